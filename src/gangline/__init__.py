@@ -1,0 +1,1 @@
+"""Gangline trains deep-learning models on many machines."""
