@@ -1,0 +1,133 @@
+"""The contract between the controller and whatever runs gangs.
+
+An engine keeps no opinion about what should run: it is told, and it reports. Every order is idempotent and
+keyed by the gang's id (job and attempt), because a controller that restarts gives its standing orders again.
+``gangline.testing.engine_suite`` is the proof that an engine keeps this contract.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from gangline.lifecycle.events import GangEvent
+from gangline.model import Gang, GangId, JobId, Metric, Node, NodeName, ReplicaId, Resources, RoleName, Timestamp
+
+
+class Stream(StrEnum):
+    """Which output of a replica a line was written to."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """One line of one replica's output. Bytes that are not UTF-8 arrive as replacement characters."""
+
+    replica: ReplicaId
+    attempt: int
+    at: Timestamp
+    stream: Stream
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogQuery:
+    """Which lines to read. ``attempt`` None means the last one; ``tail`` counts lines per replica."""
+
+    job_id: JobId
+    attempt: int | None = None
+    role: RoleName | None = None
+    index: int | None = None
+    since: Timestamp | None = None
+    tail: int | None = None
+    follow: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaUsage:
+    """What one running replica uses now. ``gpus`` are the device ids it was given."""
+
+    job_id: JobId
+    replica: ReplicaId
+    node: NodeName
+    cpu_millis: int
+    memory_mib: int
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUsage:
+    """What is used of one node now, by whomever. GPU figures: percent of each device's time, MiB of its memory."""
+
+    node: NodeName
+    used: Resources
+    gpu_percent: Mapping[str, int] = field(default_factory=dict)
+    gpu_memory_mib: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """A moment's measurement of everything."""
+
+    nodes: tuple[NodeUsage, ...]
+    replicas: tuple[ReplicaUsage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesChanged:
+    """Nodes came, went or changed; whoever cares asks for them again."""
+
+
+EngineEvent = GangEvent | Metric | NodesChanged
+
+
+class Engine(Protocol):
+    """Runs gangs. All methods are called from one event loop; calls for different gangs may overlap."""
+
+    async def nodes(self) -> Sequence[Node]:
+        """Describe every node there is now, in a stable order."""
+        ...
+
+    async def run(self, gang: Gang) -> None:
+        """Make the gang's replicas exist exactly as listed; return when that is under way, not when it is done.
+
+        Starts replicas in parallel, on the nodes given. A replica marked ``started`` is never started a second
+        time: if it is gone without a known exit, it is reported as ReplicaLost. A replica with a higher incarnation
+        than the one known is started again in place. Replicas not listed are stopped gracefully. A gang that cannot
+        be started is reported as GangFailed; this method raises only for defects.
+        """
+        ...
+
+    async def finish(self, gang: Gang) -> None:
+        """Stop the replicas that still run, store the outputs, and report OutputsStored (or GangFailed)."""
+        ...
+
+    async def stop(self, gang_id: GangId, grace_seconds: float) -> None:
+        """Ask every replica to end, kill what is left after the grace period, free everything, report GangStopped.
+
+        A gang that is unknown or already gone is reported as stopped at once. A later call with a shorter grace
+        period shortens it.
+        """
+        ...
+
+    def events(self) -> AsyncIterator[EngineEvent]:
+        """Report what happens. The controller reads this once per life.
+
+        News is repeated until it cannot be lost: after a restart, whatever happened to a gang that was not yet
+        stopped is reported again (starts, exits, the end of a stage). The lifecycle ignores what it knows already.
+        """
+        ...
+
+    def logs(self, query: LogQuery) -> AsyncIterator[LogLine]:
+        """Read kept output, oldest first; with ``follow``, go on until the attempt is over and all is read."""
+        ...
+
+    async def usage(self) -> Usage:
+        """Measure what is used now."""
+        ...
+
+    async def forget(self, job_id: JobId) -> None:
+        """Remove everything the job left: logs, directories, objects. Called only when nothing of it runs."""
+        ...

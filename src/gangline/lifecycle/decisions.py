@@ -1,0 +1,71 @@
+"""Handlers of what the scheduler decides and of the deadline."""
+
+from dataclasses import replace
+
+from gangline.lifecycle.events import DeadlinePassed, GangEvicted, GangGrown, GangPlaced, GangShrunk
+from gangline.lifecycle.outcome import Outcome, act, end, enter, ignore, settle
+from gangline.model import Job, Phase, ReplicaStatus, Timestamp
+
+DEADLINE_EXIT_CODE = 124
+"""What the ``timeout`` command returns."""
+
+
+def launch(job: Job, event: GangPlaced) -> Outcome:
+    """Begin the next attempt on these nodes."""
+    if not job.placeable:
+        return ignore(job, event)
+    limit = job.spec.policy.deadline_seconds
+    deadline_at = job.deadline_at if job.deadline_at is not None or limit is None else Timestamp(event.at + limit)
+    nodes = len(set(event.placement.values()))
+    count = len(event.placement)
+    message = f"{count} replica{'s' * (count != 1)} on {nodes} node{'s' * (nodes != 1)}"
+    moved = enter(job, Phase.STARTING, event, reason="GangPlaced", message=message)
+    return act(
+        replace(
+            moved,
+            attempt=job.attempt + 1,
+            incarnations=0,
+            holding=True,
+            replicas=tuple(ReplicaStatus(id=replica, node=node) for replica, node in event.placement.items()),
+            started_at=job.started_at if job.started_at is not None else event.at,
+            deadline_at=deadline_at,
+            retry_at=None,
+            exit_code=None,
+        )
+    )
+
+
+def grow(job: Job, event: GangGrown) -> Outcome:
+    """Add replicas to the running gang."""
+    present = {status.id for status in job.replicas}
+    incarnation = job.incarnations + 1
+    added = tuple(
+        ReplicaStatus(id=replica, node=node, incarnation=incarnation)
+        for replica, node in event.added.items()
+        if replica not in present
+    )
+    if not added:
+        return ignore(job, event)
+    return act(replace(job, replicas=job.replicas + added, incarnations=incarnation))
+
+
+def shrink(job: Job, event: GangShrunk) -> Outcome:
+    """Let replicas of elastic roles go."""
+    kept = tuple(status for status in job.replicas if status.id not in event.removed)
+    if len(kept) == len(job.replicas):
+        return ignore(job, event)
+    return settle(replace(job, replicas=kept), event)
+
+
+def evict(job: Job, event: GangEvicted) -> Outcome:
+    """Halt with the checkpoint and queue again."""
+    moved = enter(job, Phase.HALTING, event, reason="Preempted", message=event.reason)
+    return act(replace(moved, requeue=True))
+
+
+def overrun(job: Job, event: DeadlinePassed) -> Outcome:
+    """The job has had its time."""
+    if job.deadline_at is None or event.at < job.deadline_at:
+        return ignore(job, event)
+    message = f"ran longer than its deadline of {job.spec.policy.deadline_seconds:g} s"
+    return end(job, Phase.FAILED, event, reason="DeadlineExceeded", message=message, exit_code=DEADLINE_EXIT_CODE)

@@ -1,0 +1,155 @@
+"""What can happen to a job. Facts in the past tense, each with the time it happened.
+
+Requests come from operations, placements from the scheduler, time from the controller's timers, and the rest
+from engines. Engine events name the attempt they speak of, so that late news of an earlier attempt is known
+for what it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gangline.model import JobId, NodeName, ReplicaId, RoleName, Timestamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something happened to a job."""
+
+    job_id: JobId
+    at: Timestamp
+
+
+# Requests of users ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaltRequested(Event):
+    """A user wants the job to stop with its checkpoint and hold nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRequested(Event):
+    """A user wants a halted job to go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested(Event):
+    """A user wants the job to end for good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleRequested(Event):
+    """A user wants another number of replicas in elastic roles."""
+
+    scale: Mapping[RoleName, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRequested(Event):
+    """A user, or the end of its time-to-live, wants the job and all it left to disappear."""
+
+
+# Decisions of the scheduler ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangPlaced(Event):
+    """The scheduler gave the whole gang its nodes."""
+
+    placement: Mapping[ReplicaId, NodeName]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangGrown(Event):
+    """The scheduler gave a running gang more replicas."""
+
+    added: Mapping[ReplicaId, NodeName]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangShrunk(Event):
+    """The scheduler took replicas of elastic roles from a running gang."""
+
+    removed: tuple[ReplicaId, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangEvicted(Event):
+    """The scheduler needs the machines for somebody else; the gang halts and queues again."""
+
+    reason: str
+
+
+# The passage of time -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlinePassed(Event):
+    """The job ran longer than its policy allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackoffElapsed(Event):
+    """A replica that failed may be started again in place."""
+
+
+# News from engines ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangEvent(Event):
+    """News of one attempt."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownloadStarted(GangEvent):
+    """The machines are there and the inputs are being fetched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaStarted(GangEvent):
+    """A replica's process runs."""
+
+    replica: ReplicaId
+    incarnation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaExited(GangEvent):
+    """A replica's process ended by itself or by a signal; a signal N is exit code 128 + N."""
+
+    replica: ReplicaId
+    exit_code: int
+    incarnation: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLost(GangEvent):
+    """A replica is gone and nobody saw it exit: its node, its pod or its keeper disappeared."""
+
+    replica: ReplicaId
+    incarnation: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputsStored(GangEvent):
+    """The results of a successful gang lie where the job wants them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangFailed(GangEvent):
+    """The engine could not start the gang or move its data. ``permanent``: another try would end the same."""
+
+    reason: str
+    message: str
+    permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangStopped(GangEvent):
+    """Nothing of this attempt runs any more and everything it held is free."""

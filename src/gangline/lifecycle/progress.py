@@ -1,0 +1,191 @@
+"""Handlers of what engines report: starts, exits, losses, the end of a stage."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gangline.lifecycle.events import (
+    BackoffElapsed,
+    DownloadStarted,
+    GangEvent,
+    GangFailed,
+    GangStopped,
+    OutputsStored,
+    ReplicaExited,
+    ReplicaLost,
+    ReplicaStarted,
+)
+from gangline.lifecycle.outcome import Outcome, act, end, enter, ignore, settle, succeed
+from gangline.lifecycle.verdict import backoff_seconds, has_succeeded, may_retry, may_shrink, replica_backoff_seconds
+from gangline.model import Job, Phase, ReplicaId, ReplicaState, ReplicaStatus, Restart, Timestamp
+
+LOST_EXIT_CODE = 137
+"""What a killed process would have returned: nobody knows the real one."""
+
+
+def download(job: Job, event: DownloadStarted) -> Outcome:
+    """The inputs are on their way."""
+    return Outcome(enter(job, Phase.DOWNLOADING, event, reason="DownloadStarted"))
+
+
+def replica_started(job: Job, event: ReplicaStarted) -> Outcome:
+    """One more runs; when all do, the job is processing."""
+    status = _speaks_of(job, event.replica, event.incarnation)
+    if status is None or status.state is not ReplicaState.PENDING:
+        return ignore(job, event)
+    return Outcome(_ready(_with(job, replace(status, state=ReplicaState.RUNNING, started_at=event.at)), event))
+
+
+def replica_exited(job: Job, event: ReplicaExited) -> Outcome:
+    """An exit may complete the job, restart the replica, restart the gang, fail the job, or mean nothing yet."""
+    status = _speaks_of(job, event.replica, event.incarnation)
+    if status is None or status.state not in (ReplicaState.PENDING, ReplicaState.RUNNING):
+        return ignore(job, event)
+    noted = _ready(_with(job, _exit_noted(status, event)), event)
+    if event.exit_code == 0:
+        return succeed(noted, event) if has_succeeded(noted) else Outcome(noted)
+    message = f"{event.replica} exited with {event.exit_code}" + (f": {event.message}" if event.message else "")
+    rule = job.spec.restart_of(event.replica.role)
+    if rule is Restart.NEVER or not may_retry(job.spec.policy.retry, event.exit_code):
+        return end(noted, Phase.FAILED, event, reason="ReplicaFailed", message=message, exit_code=event.exit_code)
+    if rule is Restart.REPLICA and job.replica_restarts < job.spec.policy.max_replica_restarts:
+        return _back_off(noted, event)
+    return _retry_or_fail(noted, event, reason="ReplicaFailed", message=message, exit_code=event.exit_code)
+
+
+def note_exit(job: Job, event: ReplicaExited) -> Outcome:
+    """The gang is being taken down: its exits are recorded and decide nothing."""
+    status = _speaks_of(job, event.replica, event.incarnation)
+    if status is None or status.state not in (ReplicaState.PENDING, ReplicaState.RUNNING):
+        return ignore(job, event)
+    return Outcome(_with(job, _exit_noted(status, event)))
+
+
+def replica_lost(job: Job, event: ReplicaLost) -> Outcome:
+    """An elastic role lives on with fewer; otherwise the whole gang starts again, which costs no attempt."""
+    status = _speaks_of(job, event.replica, event.incarnation)
+    if status is None or status.state not in (ReplicaState.PENDING, ReplicaState.RUNNING):
+        return ignore(job, event)
+    if may_shrink(job, event.replica):
+        kept = tuple(other for other in job.replicas if other.id != event.replica)
+        return settle(_ready(replace(job, replicas=kept), event), event)
+    message = f"{event.replica} was lost" + (f": {event.message}" if event.message else "")
+    noted = _with(job, replace(status, state=ReplicaState.LOST, finished_at=event.at, message=event.message))
+    if job.spec.restart_of(event.replica.role) is Restart.NEVER:
+        return end(noted, Phase.FAILED, event, reason="ReplicaLost", message=message, exit_code=LOST_EXIT_CODE)
+    return _restart(noted, event, reason="ReplicaLost", message=message, tries=job.attempt)
+
+
+def gang_failed(job: Job, event: GangFailed) -> Outcome:
+    """The engine could not start the gang."""
+    if event.permanent:
+        return end(job, Phase.FAILED, event, reason=event.reason, message=event.message, exit_code=1)
+    return _retry_or_fail(job, event, reason=event.reason, message=event.message, exit_code=1)
+
+
+def storing_failed(job: Job, event: GangFailed) -> Outcome:
+    """The training is done but its results did not arrive; running it again would waste it."""
+    return end(job, Phase.FAILED, event, reason=event.reason, message=event.message, exit_code=1)
+
+
+def complete(job: Job, event: OutputsStored) -> Outcome:
+    """The results are where they belong."""
+    return end(job, Phase.COMPLETED, event, reason="Succeeded", message="", exit_code=0)
+
+
+def gang_vanished(job: Job, event: GangStopped) -> Outcome:
+    """Nobody asked for the gang to stop, and yet it is gone."""
+    freed = replace(job, holding=False)
+    if job.phase is Phase.STORING:
+        message = "the gang disappeared while its results were being stored"
+        return end(freed, Phase.FAILED, event, reason="GangVanished", message=message, exit_code=1)
+    return _retry_or_fail(freed, event, reason="GangVanished", message="the gang disappeared", exit_code=LOST_EXIT_CODE)
+
+
+def halted(job: Job, event: GangStopped) -> Outcome:
+    """The gang is gone: rest, or queue again if it was only preempted."""
+    freed = replace(job, holding=False, requeue=False)
+    if job.requeue:
+        return Outcome(
+            enter(freed, Phase.RESUMED, event, reason="Requeued", message="goes on from its last checkpoint")
+        )
+    return Outcome(enter(freed, Phase.HALTED, event, reason="Halted", message=job.message))
+
+
+def release(job: Job, event: GangStopped) -> Outcome:
+    """What the gang held is free."""
+    return act(replace(job, holding=False)) if job.holding else ignore(job, event)
+
+
+def restart_due_replicas(job: Job, event: BackoffElapsed) -> Outcome:
+    """Start those again whose back-off is over."""
+    incarnation = job.incarnations + 1
+    due = {
+        status.id
+        for status in job.replicas
+        if status.state is ReplicaState.BACKING_OFF and status.retry_at is not None and status.retry_at <= event.at
+    }
+    if not due:
+        return ignore(job, event)
+    replicas = tuple(
+        ReplicaStatus(id=status.id, node=status.node, incarnation=incarnation) if status.id in due else status
+        for status in job.replicas
+    )
+    return act(replace(job, replicas=replicas, incarnations=incarnation))
+
+
+def _back_off(job: Job, event: ReplicaExited) -> Outcome:
+    def wait(status: ReplicaStatus) -> ReplicaStatus:
+        delay = replica_backoff_seconds(job.spec.policy, status)
+        return replace(status, state=ReplicaState.BACKING_OFF, retry_at=Timestamp(event.at + delay))
+
+    changed = _change(job, event.replica, wait)
+    return Outcome(replace(changed, replica_restarts=job.replica_restarts + 1))
+
+
+def _retry_or_fail(job: Job, event: GangEvent, *, reason: str, message: str, exit_code: int) -> Outcome:
+    failures = job.failures + 1
+    counted = replace(job, failures=failures)
+    budget = job.spec.policy.max_attempts
+    if failures < budget:
+        return _restart(
+            counted, event, reason=reason, message=f"{message} (try {failures} of {budget})", tries=failures
+        )
+    return end(counted, Phase.FAILED, event, reason=reason, message=message, exit_code=exit_code)
+
+
+def _restart(job: Job, event: GangEvent, *, reason: str, message: str, tries: int) -> Outcome:
+    retry_at = Timestamp(event.at + backoff_seconds(job.spec.policy, tries))
+    return act(replace(enter(job, Phase.RESTARTING, event, reason=reason, message=message), retry_at=retry_at))
+
+
+def _ready(job: Job, event: GangEvent) -> Job:
+    """Move to PROCESSING once every replica has started."""
+    if job.phase is Phase.PROCESSING or any(status.state is ReplicaState.PENDING for status in job.replicas):
+        return job
+    return enter(job, Phase.PROCESSING, event, reason="AllReplicasStarted")
+
+
+def _exit_noted(status: ReplicaStatus, event: ReplicaExited) -> ReplicaStatus:
+    state = ReplicaState.SUCCEEDED if event.exit_code == 0 else ReplicaState.FAILED
+    started_at = status.started_at if status.started_at is not None else event.at
+    return replace(
+        status,
+        state=state,
+        exit_code=event.exit_code,
+        started_at=started_at,
+        finished_at=event.at,
+        message=event.message,
+    )
+
+
+def _speaks_of(job: Job, replica: ReplicaId, incarnation: int) -> ReplicaStatus | None:
+    status = job.replica(replica)
+    return status if status is not None and status.incarnation == incarnation else None
+
+
+def _with(job: Job, changed: ReplicaStatus) -> Job:
+    return _change(job, changed.id, lambda _: changed)
+
+
+def _change(job: Job, replica: ReplicaId, change: Callable[[ReplicaStatus], ReplicaStatus]) -> Job:
+    return replace(job, replicas=tuple(change(status) if status.id == replica else status for status in job.replicas))

@@ -1,0 +1,45 @@
+"""The small judgements the handlers share: has it succeeded, may it try again, how long to wait."""
+
+from gangline.model import Job, Policy, ReplicaId, ReplicaState, ReplicaStatus, Retry, Success
+from gangline.model.spec import SERVICE_ROLES
+
+_STEADY_SECONDS = 60.0
+"""A replica that ran this long before it failed is not in a crash loop: its back-off begins anew."""
+
+
+def has_succeeded(job: Job) -> bool:
+    """Whether the replicas that count have all exited with 0."""
+    if job.spec.success is Success.LEAD:
+        lead = job.replica(ReplicaId(job.spec.lead_role, 0))
+        return lead is not None and lead.state is ReplicaState.SUCCEEDED
+    decisive = [status for status in job.replicas if status.id.role not in SERVICE_ROLES] or list(job.replicas)
+    return all(status.state is ReplicaState.SUCCEEDED for status in decisive)
+
+
+def may_retry(retry: Retry, exit_code: int) -> bool:
+    """Whether this exit code deserves another try."""
+    return retry is Retry.ANY or exit_code > 127
+
+
+def may_shrink(job: Job, lost: ReplicaId) -> bool:
+    """Whether the gang can live on without this replica."""
+    role = job.spec.role(lost.role)
+    left = sum(1 for status in job.replicas if status.id.role == lost.role and status.id != lost)
+    others_left = len(job.replicas) > 1
+    is_lead = lost == ReplicaId(job.spec.lead_role, 0)
+    return role.elastic and left >= role.least and others_left and not is_lead
+
+
+def backoff_seconds(policy: Policy, tries: int) -> float:
+    """How long to wait before the gang's next try: doubled each time, up to the limit."""
+    return _doubled(policy, tries - 1)
+
+
+def replica_backoff_seconds(policy: Policy, status: ReplicaStatus) -> float:
+    """How long to wait before a replica's next start in place."""
+    ran = (status.finished_at or 0.0) - (status.started_at or 0.0)
+    return _doubled(policy, 0 if ran >= _STEADY_SECONDS else status.incarnation)
+
+
+def _doubled(policy: Policy, times: int) -> float:
+    return float(min(policy.backoff_limit_seconds, policy.backoff_seconds * 2.0 ** min(max(times, 0), 32)))

@@ -1,0 +1,77 @@
+"""The vocabulary of Gangline: frozen values that every other part speaks in.
+
+Values validate themselves when they are made. Nothing here reads a clock, a file or a socket, and nothing
+here imports another part of Gangline but its errors.
+"""
+
+from gangline.model.clock import Clock, Timestamp
+from gangline.model.gang import Gang, GangId, GangReplica
+from gangline.model.identity import (
+    DEFAULT_QUEUE,
+    DEFAULT_TENANT,
+    JobId,
+    NodeName,
+    QueueName,
+    ReplicaId,
+    RoleName,
+    Tenant,
+)
+from gangline.model.job import Job, PhaseEntry, ReplicaState, ReplicaStatus
+from gangline.model.metric import Metric
+from gangline.model.node import Node, Taint
+from gangline.model.phase import ACTIVE_PHASES, FINAL_PHASES, WAITING_PHASES, Phase
+from gangline.model.queue import Queue
+from gangline.model.resources import Resources
+from gangline.model.spec import (
+    DataMove,
+    Framework,
+    JobSpec,
+    PlacementRule,
+    Policy,
+    Prefer,
+    Restart,
+    Retry,
+    RoleSpec,
+    Success,
+    Toleration,
+)
+
+__all__ = [
+    "ACTIVE_PHASES",
+    "DEFAULT_QUEUE",
+    "DEFAULT_TENANT",
+    "FINAL_PHASES",
+    "WAITING_PHASES",
+    "Clock",
+    "DataMove",
+    "Framework",
+    "Gang",
+    "GangId",
+    "GangReplica",
+    "Job",
+    "JobId",
+    "JobSpec",
+    "Metric",
+    "Node",
+    "NodeName",
+    "Phase",
+    "PhaseEntry",
+    "PlacementRule",
+    "Policy",
+    "Prefer",
+    "Queue",
+    "QueueName",
+    "ReplicaId",
+    "ReplicaState",
+    "ReplicaStatus",
+    "Resources",
+    "Restart",
+    "Retry",
+    "RoleName",
+    "RoleSpec",
+    "Success",
+    "Taint",
+    "Tenant",
+    "Timestamp",
+    "Toleration",
+]

@@ -1,0 +1,241 @@
+"""What a user asks for: the job file as values. ``dialects/native`` reads it from YAML and writes it back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gangline.errors import InvalidInputError
+from gangline.model.identity import DEFAULT_QUEUE, DEFAULT_TENANT, QueueName, RoleName, Tenant, check_name
+from gangline.model.resources import Resources
+
+
+class Framework(StrEnum):
+    """Which environment the replicas get, so that the framework finds its peers by itself."""
+
+    NONE = "none"
+    TENSORFLOW = "tensorflow"
+    PYTORCH = "pytorch"
+    MPI = "mpi"
+    JAX = "jax"
+    XGBOOST = "xgboost"
+    PADDLE = "paddle"
+    PARAMETER_SERVER = "parameter-server"
+
+
+class Restart(StrEnum):
+    """What happens when a replica of a role fails."""
+
+    GANG = "gang"
+    REPLICA = "replica"
+    NEVER = "never"
+
+
+class Retry(StrEnum):
+    """Which failures deserve another try."""
+
+    ANY = "any"
+    SIGNALS = "signals"
+    """Only exits above 127 (signals and the shell's way of reporting them); 1 to 127 are the program's verdict."""
+
+
+class Success(StrEnum):
+    """When a job has succeeded."""
+
+    LEAD = "lead"
+    """The lead replica (the first chief, master or launcher, else worker 0) exited with 0."""
+    ALL = "all"
+    """Every replica of every role that is not a service role exited with 0."""
+
+
+class Prefer(StrEnum):
+    """How replicas are laid over nodes when several layouts fit."""
+
+    PACK = "pack"
+    SPREAD = "spread"
+
+
+LEAD_ROLES = (RoleName("chief"), RoleName("master"), RoleName("launcher"))
+SERVICE_ROLES = frozenset({RoleName("ps"), RoleName("evaluator"), RoleName("tensorboard")})
+"""Roles that serve the others and are stopped when those are done; their own exit decides nothing unless it fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataMove:
+    """Copy ``source`` to ``target`` before the replicas start (inputs) or after they succeeded (outputs)."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """Lets replicas onto nodes with a matching taint. An empty key matches all; an empty effect matches all."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRule:
+    """Where replicas may and should run.
+
+    ``within`` keeps the gang inside one domain of that topology level; ``within_required`` says whether
+    that is a condition or a preference. ``gpu_types`` is in order of preference; empty means any.
+    """
+
+    prefer: Prefer | None = None
+    within: str | None = None
+    within_required: bool = True
+    gpu_types: tuple[str, ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How a job is retried, limited and cleaned up. ``max_attempts`` counts tries that failed, not preemptions."""
+
+    max_attempts: int = 1
+    max_replica_restarts: int = 100
+    restart: Restart = Restart.GANG
+    retry: Retry = Retry.ANY
+    success: Success | None = None
+    backoff_seconds: float = 1.0
+    backoff_limit_seconds: float = 300.0
+    deadline_seconds: float | None = None
+    ttl_seconds: float | None = None
+    grace_seconds: float = 30.0
+    expected_seconds: float | None = None
+    preemptible: bool = True
+
+    def __post_init__(self) -> None:
+        _at_least("policy.max_attempts", self.max_attempts, 1)
+        _at_least("policy.max_replica_restarts", self.max_replica_restarts, 0)
+        for name in ("backoff_seconds", "backoff_limit_seconds", "grace_seconds"):
+            _at_least(f"policy.{name.removesuffix('_seconds')}", getattr(self, name), 0)
+        for name in ("deadline_seconds", "ttl_seconds", "expected_seconds"):
+            value = getattr(self, name)
+            if value is not None:
+                _at_least(f"policy.{name.removesuffix('_seconds')}", value, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleSpec:
+    """One role: how many replicas, what they run and what they need.
+
+    ``replicas`` start together; the gang may live with ``minimum`` of them and grow to ``maximum``.
+    """
+
+    name: RoleName
+    replicas: int = 1
+    minimum: int | None = None
+    maximum: int | None = None
+    command: tuple[str, ...] = ()
+    image: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    resources: Resources = field(default_factory=lambda: Resources(cpu_millis=1000, memory_mib=512))
+    restart: Restart | None = None
+    port: int = 2222
+    pod_template_json: str | None = None
+
+    def __post_init__(self) -> None:
+        where = f"roles.{self.name}"
+        check_name(self.name, where)
+        _at_least(f"{where}.replicas", self.replicas, 1)
+        if not self.command and self.pod_template_json is None:
+            raise InvalidInputError("the role has no command", field=f"{where}.command", expected="a list of words")
+        _at_least(f"{where}.min", self.least, 0)
+        if self.least > self.replicas:
+            raise InvalidInputError(
+                f"min {self.least} is more than replicas {self.replicas}",
+                field=f"{where}.min",
+                expected=f"at most {self.replicas}",
+            )
+        if self.most < self.replicas:
+            raise InvalidInputError(
+                f"max {self.most} is less than replicas {self.replicas}",
+                field=f"{where}.max",
+                expected=f"at least {self.replicas}",
+            )
+        if not 1 <= self.port <= 65535:
+            raise InvalidInputError(f"{self.port} is no port", field=f"{where}.port", expected="1 to 65535")
+
+    @property
+    def least(self) -> int:
+        """The fewest replicas the gang can live with."""
+        return self.replicas if self.minimum is None else self.minimum
+
+    @property
+    def most(self) -> int:
+        """The most replicas the role may grow to."""
+        return self.replicas if self.maximum is None else self.maximum
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the role may shrink or grow while the job runs."""
+        return self.least != self.most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A whole job as its user wrote it.
+
+    ``code`` is a directory before submission and ``sha256:<digest>`` of its archive afterwards.
+    ``origin`` names the dialect and kind the job was translated from, for example ``kubeflow.org/v1 TFJob``.
+    """
+
+    name: str
+    roles: tuple[RoleSpec, ...]
+    tenant: Tenant = DEFAULT_TENANT
+    queue: QueueName = DEFAULT_QUEUE
+    priority: int = 50
+    labels: Mapping[str, str] = field(default_factory=dict)
+    framework: Framework = Framework.NONE
+    image: str | None = None
+    code: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    inputs: tuple[DataMove, ...] = ()
+    outputs: tuple[DataMove, ...] = ()
+    policy: Policy = field(default_factory=Policy)
+    placement: PlacementRule = field(default_factory=PlacementRule)
+    origin: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "metadata.name")
+        check_name(self.queue, "metadata.queue")
+        if not self.roles:
+            raise InvalidInputError("the job has no roles", field="spec.roles", expected="at least one role")
+        names = [role.name for role in self.roles]
+        if len(set(names)) != len(names):
+            raise InvalidInputError("two roles have the same name", field="spec.roles", expected="unique names")
+
+    def role(self, name: RoleName) -> RoleSpec:
+        """Return the role of that name; asking for another one is a programming error."""
+        return next(role for role in self.roles if role.name == name)
+
+    @property
+    def lead_role(self) -> RoleName:
+        """The role whose first replica speaks for the job."""
+        names = [role.name for role in self.roles]
+        for name in (*LEAD_ROLES, RoleName("worker")):
+            if name in names:
+                return name
+        return next((name for name in names if name not in SERVICE_ROLES), names[0])
+
+    @property
+    def success(self) -> Success:
+        """When the job has succeeded: as its policy says, else by its lead if it has one, else when all are done."""
+        if self.policy.success is not None:
+            return self.policy.success
+        return Success.LEAD if self.lead_role in LEAD_ROLES else Success.ALL
+
+    def restart_of(self, role: RoleName) -> Restart:
+        """What a failure of this role restarts: the role's own rule, else the job's."""
+        return self.role(role).restart or self.policy.restart
+
+
+def _at_least(field_name: str, value: float, least: float) -> None:
+    if value < least:
+        raise InvalidInputError(f"{value:g} is too small", field=field_name, expected=f"{least:g} or more")

@@ -1,0 +1,121 @@
+"""The contract of a store: jobs with guarded writes, an append-only journal of events, and metrics.
+
+``gangline.testing.store_suite`` is the proof that a store keeps this contract. A store validates nothing and
+decides nothing. All methods may be called concurrently from one event loop.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gangline.model import Job, JobId, Metric, Phase, Queue, QueueName, ReplicaId, Tenant, Timestamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuery:
+    """Which jobs to list, newest first. Every given condition must hold.
+
+    ``after`` is the cursor that the page before returned. ``text`` is part of the name.
+    """
+
+    tenant: Tenant | None = None
+    queue: QueueName | None = None
+    phases: frozenset[Phase] | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    text: str | None = None
+    created_since: Timestamp | None = None
+    finished_before: Timestamp | None = None
+    limit: int = 100
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """Some jobs, and the cursor of the next page if there is one."""
+
+    jobs: tuple[Job, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One line of a job's journal: something that happened, for a person to read later.
+
+    ``number`` orders the journal of a whole store; the store assigns it (0 before that).
+    """
+
+    job_id: JobId
+    at: Timestamp
+    reason: str
+    message: str
+    phase: Phase
+    replica: ReplicaId | None = None
+    number: int = 0
+
+
+class Store(Protocol):
+    """Keeps jobs, journal, metrics and queues."""
+
+    async def create(self, job: Job, records: Sequence[Record] = ()) -> Job:
+        """Keep a new job and return it with its version.
+
+        Raises ConflictError if the id is known or if the tenant has a job of that name that is not being deleted.
+        """
+        ...
+
+    async def save(self, job: Job, records: Sequence[Record] = ()) -> Job:
+        """Replace a job and append to its journal in one atomic step; return it with its new version.
+
+        Raises StaleVersionError if ``job.version`` is not the kept one, NotFoundError if the job is gone.
+        """
+        ...
+
+    async def get(self, job_id: JobId) -> Job:
+        """Return a job; raises NotFoundError."""
+        ...
+
+    async def find(self, tenant: Tenant, name: str) -> Job:
+        """Return the tenant's job of that name; raises NotFoundError with the nearest name as a hint."""
+        ...
+
+    async def list(self, query: JobQuery) -> JobPage:
+        """Return one page of jobs, newest first (creation time, then id)."""
+        ...
+
+    def unfinished(self) -> AsyncIterator[Job]:
+        """Return every job that is not in a final phase, or still holds machines, or is being deleted, or has a ttl."""
+        ...
+
+    async def remove(self, job_id: JobId) -> None:
+        """Remove a job with its journal and metrics; a job that is gone already is no error."""
+        ...
+
+    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
+        """Return the job's records with a number above ``after``, oldest first."""
+        ...
+
+    async def add_metrics(self, metrics: Sequence[Metric]) -> None:
+        """Append metrics; repeating the same metric (replica, name, step, time) keeps one."""
+        ...
+
+    async def metrics(
+        self, job_id: JobId, *, name: str | None = None, since: Timestamp | None = None, limit: int = 10_000
+    ) -> Sequence[Metric]:
+        """Return the job's newest ``limit`` metrics, oldest first."""
+        ...
+
+    async def latest_metrics(self, job_ids: Sequence[JobId]) -> Sequence[Metric]:
+        """Return the newest value of every metric of every replica of these jobs."""
+        ...
+
+    async def queues(self) -> Sequence[Queue]:
+        """Return all queues by name. A new store has the queue ``default``."""
+        ...
+
+    async def save_queue(self, queue: Queue) -> None:
+        """Keep a queue, replacing the one of that name."""
+        ...
+
+    async def close(self) -> None:
+        """Release what the store holds; it is not used afterwards."""
+        ...
