@@ -1,0 +1,173 @@
+"""The composition root: chooses engine, store and clock, and wires the rest.
+
+Nothing below this module knows which engine or store it works with; nothing above it needs to.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from aiohttp import web
+
+from gangline.api.auth import local_caller
+from gangline.api.rest import make_app
+from gangline.controller import Controller
+from gangline.engines.interface import Engine
+from gangline.engines.local import LocalEngine
+from gangline.errors import ConflictError, GanglineError, PermissionDeniedError
+from gangline.model import Timestamp
+from gangline.operations import Desk
+from gangline.settings import Settings
+from gangline.storage.interface import Store
+
+_log = logging.getLogger(__name__)
+_STOP_SECONDS = 2.0
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> Timestamp:
+        """Return the present time."""
+        return Timestamp(time.time())
+
+
+class Service:
+    """A whole Gangline in one process: store, local engine, controller and REST interface on a unix socket.
+
+    Stopping it leaves every running gang alone; the next start finds them again.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    async def run(self, *, ready: Callable[[], None] | None = None, stop: asyncio.Event | None = None) -> None:
+        """Serve until cancelled or until ``stop`` is set; ``ready`` is called once requests are answered."""
+        settings = self.settings
+        stop = stop or asyncio.Event()
+        _private_directory(settings.home)
+        _private_directory(settings.runtime_directory)
+        with _only_one(settings.home / "service.lock"):
+            store = await open_store(settings)
+            try:
+                await self._serve(store, make_engine(settings), ready, stop)
+            finally:
+                await store.close()
+
+    async def _serve(self, store: Store, engine: Engine, ready: Callable[[], None] | None, stop: asyncio.Event) -> None:
+        controller = Controller(store=store, engine=engine, clock=SystemClock())
+        runner = web.AppRunner(self._application(store, engine, controller), access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        driving = asyncio.create_task(controller.run(), name="controller")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await _listen(runner, self.settings.socket)
+            _log.info("serving on %s", self.settings.socket)
+            if ready is not None:
+                ready()
+            await asyncio.wait({driving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if driving.done():
+                await driving
+        finally:
+            _remove(self.settings.socket)
+            driving.cancel()
+            stopping.cancel()
+            await asyncio.gather(driving, stopping, return_exceptions=True)
+            await runner.cleanup()
+            await close_engine(engine)
+
+    def _application(self, store: Store, engine: Engine, controller: Controller) -> web.Application:
+        settings = self.settings
+
+        def desk_for(request: web.Request) -> Desk:
+            return Desk(
+                store=store,
+                engine=engine,
+                link=controller,
+                clock=SystemClock(),
+                code_directory=settings.code_directory,
+                caller=local_caller(request),
+            )
+
+        return make_app(desk_for, code_limit_bytes=settings.code_limit_mib * 2**20)
+
+
+async def open_store(settings: Settings) -> Store:
+    """Open the store the settings name."""
+    from gangline.storage.sql import open_postgres, open_sqlite
+
+    if settings.database:
+        return await open_postgres(settings.database)
+    return await open_sqlite(settings.database_file)
+
+
+def make_engine(settings: Settings) -> LocalEngine:
+    """Make the local engine as the settings describe this machine."""
+    return LocalEngine(
+        settings.home,
+        runtime_directory=settings.runtime_directory,
+        clock=SystemClock(),
+        nodes=settings.nodes,
+        log_file_bytes=settings.log_file_mib * 2**20,
+        log_files=settings.log_files,
+    )
+
+
+async def close_engine(engine: Engine) -> None:
+    """Let go of what an engine holds in this process; gangs go on."""
+    close = getattr(engine, "close", None)
+    if close is not None:
+        await close()
+
+
+def serve_forever(settings: Settings, *, ready: Callable[[], None] | None = None) -> None:
+    """Run the service in this process until SIGTERM or SIGINT."""
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await Service(settings).run(ready=ready, stop=stop)
+
+    asyncio.run(main())
+
+
+def _private_directory(path: Path) -> None:
+    """Make a directory only its owner may enter; one that somebody else made in its place is refused."""
+    for directory in (path.parent, path):
+        if directory == path or str(directory).startswith("/tmp/gangline-"):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if directory.stat().st_uid != os.getuid():
+                raise PermissionDeniedError(f"{directory} belongs to somebody else; set GANGLINE_RUNTIME_DIRECTORY")
+    path.chmod(0o700)
+
+
+@contextlib.contextmanager
+def _only_one(lock: Path) -> Iterator[None]:
+    with lock.open("a") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConflictError(f"another service already runs on {lock.parent}") from error
+        yield
+
+
+async def _listen(runner: web.AppRunner, path: Path) -> None:
+    """Listen on the socket; one that a killed service left behind is replaced, which is safe under the lock."""
+    _remove(path)
+    try:
+        await web.UnixSite(runner, str(path)).start()
+    except OSError as error:
+        hint = "set GANGLINE_RUNTIME_DIRECTORY to a shorter path"
+        raise GanglineError(f"cannot listen on {path}: {error}; {hint}") from error
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)

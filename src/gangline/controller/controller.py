@@ -1,0 +1,295 @@
+"""The controller: one loop that feeds events to the lifecycle, saves what comes of it and carries it out.
+
+Nothing is decided here. A job changes only through ``lifecycle.advance``; gangs are placed only by
+``scheduling.decide``; whatever must be done is an instruction of ``lifecycle.standing``. The record is saved
+before anything is carried out, and instructions can be given again, so a crash at any point loses nothing.
+
+Real services call ``run``; a simulator calls ``recover`` and ``settle`` itself and moves its own clock.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import NewType
+
+from gangline.controller.agenda import Agenda, due_events
+from gangline.controller.feed import ChangeFeed
+from gangline.controller.lanes import Lanes
+from gangline.engines.interface import Engine, EngineEvent, NodesChanged
+from gangline.errors import InvalidTransitionError, NotFoundError, StaleVersionError, StorageError
+from gangline.lifecycle import Event, FinishGang, ForgetJob, Instruction, RunGang, StopGang, advance, standing
+from gangline.lifecycle.events import GangEvicted, GangGrown, GangPlaced, GangShrunk
+from gangline.model import Clock, Job, JobId, Metric, Node, Queue, Timestamp
+from gangline.scheduling import DEFAULT_POLICIES, Decision, Explanation, Memory, Policies, decide, take_snapshot
+from gangline.storage.interface import Store
+from gangline.storage.journal import records_between
+
+_log = logging.getLogger(__name__)
+_STORE_PAUSE_SECONDS = 1.0
+_LONGEST_WAIT_SECONDS = 60.0
+
+Changed = NewType("Changed", str)
+"""A job id in the inbox: its record was changed by somebody else."""
+
+
+class Controller:
+    """Drives every job of one store on one engine. There is one per store at a time."""
+
+    def __init__(self, *, store: Store, engine: Engine, clock: Clock, policies: Policies = DEFAULT_POLICIES) -> None:
+        self._store = store
+        self._engine = engine
+        self._clock = clock
+        self._policies = policies
+        self._jobs: dict[JobId, Job] = {}
+        self._inbox: deque[Event | Changed] = deque()
+        self._metrics: list[Metric] = []
+        self._awake = asyncio.Event()
+        self._agenda = Agenda()
+        self._feed = ChangeFeed()
+        self.lanes = Lanes(self._carry_out)
+        self._nodes: Sequence[Node] | None = None
+        self._queues: Sequence[Queue] | None = None
+        self._unscheduled = True
+        self._memory = Memory()
+        self._explanations: dict[JobId, Explanation] = {}
+
+    # What operations ask for (their ControllerLink) ------------------------------------------------------
+
+    def changed(self, job_id: JobId) -> None:
+        """Look at this record again: somebody else changed it."""
+        self._inbox.append(Changed(job_id))
+        self._awake.set()
+
+    def queues_changed(self) -> None:
+        """Read the queues again."""
+        self._queues = None
+        self._unscheduled = True
+        self._awake.set()
+
+    def explanation(self, job_id: JobId) -> Explanation | None:
+        """Return why this job waits, as the last cycle found it."""
+        return self._explanations.get(job_id)
+
+    def watch(self) -> AsyncIterator[JobId]:
+        """Return every job that changes from this call on."""
+        return self._feed.watch()
+
+    # The loop ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Drive everything until cancelled."""
+        await self.recover()
+        listener = asyncio.create_task(self._listen(), name="engine events")
+        try:
+            while True:
+                try:
+                    await self.settle()
+                except StorageError as error:
+                    _log.error("the store refuses; nothing is lost, trying again: %s", error)
+                    await asyncio.sleep(_STORE_PAUSE_SECONDS)
+                    continue
+                await self._rest()
+        finally:
+            listener.cancel()
+            await asyncio.gather(listener, return_exceptions=True)
+            await self.lanes.close()
+
+    async def recover(self) -> None:
+        """Pick up every thread: read what is unfinished and give its standing orders again."""
+        async for job in self._store.unfinished():
+            self._keep(job)
+            self.lanes.submit(job.id, standing(job))
+        self._unscheduled = True
+
+    async def settle(self) -> None:
+        """Handle everything that is known now, until nothing more follows from it."""
+        while True:
+            self._look_at_agenda()
+            if self._inbox:
+                await self._handle_inbox()
+            elif self._metrics:
+                metrics, self._metrics = self._metrics, []
+                await self._store.add_metrics(metrics)
+            elif self._unscheduled:
+                await self._schedule()
+            else:
+                return
+
+    @property
+    def next_moment(self) -> Timestamp | None:
+        """When time alone will give the controller something to do."""
+        return self._agenda.next
+
+    def hear(self, event: EngineEvent | Event) -> None:
+        """Take news in; it is handled by the next ``settle``."""
+        if isinstance(event, Metric):
+            self._metrics.append(event)
+        elif isinstance(event, NodesChanged):
+            self._nodes = None
+            self._unscheduled = True
+        else:
+            self._inbox.append(event)
+        self._awake.set()
+
+    async def _rest(self) -> None:
+        moment = self._agenda.next
+        pause = _LONGEST_WAIT_SECONDS if moment is None else moment - self._clock.now()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._awake.wait(), min(max(pause, 0.0), _LONGEST_WAIT_SECONDS))
+        self._awake.clear()
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async for event in self._engine.events():
+                    self.hear(event)
+            except Exception:  # noqa: BLE001  # the top of a loop that logs and carries on
+                _log.exception("the engine's events broke off; listening again")
+            await asyncio.sleep(_STORE_PAUSE_SECONDS)
+
+    def _look_at_agenda(self) -> None:
+        now = self._clock.now()
+        for job_id in self._agenda.due(now):
+            if job_id is None:
+                self._unscheduled = True
+            elif job_id in self._jobs:
+                self._inbox.extend(due_events(self._jobs[job_id], now))
+
+    # Events in ---------------------------------------------------------------------------------------------
+
+    async def _handle_inbox(self) -> None:
+        """Handle all that came in, job by job: many news of one job cost one write."""
+        by_job: dict[JobId, list[Event | Changed]] = {}
+        while self._inbox:
+            item = self._inbox.popleft()
+            by_job.setdefault(JobId(item) if isinstance(item, str) else item.job_id, []).append(item)
+        pending = dict(by_job)
+        try:
+            for job_id, items in by_job.items():
+                await self._handle_job(job_id, items)
+                del pending[job_id]
+        except StorageError:
+            for items in pending.values():
+                self._inbox.extend(items)
+            raise
+
+    async def _handle_job(self, job_id: JobId, items: list[Event | Changed]) -> None:
+        events = [item for item in items if not isinstance(item, str)]
+        reread = len(events) < len(items)
+        before = self._jobs.get(job_id)
+        while True:
+            if before is None or reread:
+                before = await self._read(job_id)
+                if before is None:
+                    return
+            after, orders = self._advance(before, events)
+            try:
+                if after is not before:
+                    after = await self._store.save(after, records_between(before, after, self._clock.now()))
+            except StaleVersionError:
+                reread = True
+                continue
+            except NotFoundError:
+                self._drop(job_id)
+                return
+            break
+        self._keep(after)
+        self._feed.publish(job_id)
+        if orders or reread:
+            self.lanes.submit(job_id, standing(after))
+
+    def _advance(self, job: Job, events: Iterable[Event]) -> tuple[Job, bool]:
+        orders = False
+        for event in events:
+            try:
+                outcome = advance(job, event)
+            except InvalidTransitionError as error:
+                _log.warning("%s", error)
+                continue
+            job = outcome.job
+            orders = orders or bool(outcome.instructions)
+        return job, orders
+
+    async def _read(self, job_id: JobId) -> Job | None:
+        try:
+            return await self._store.get(job_id)
+        except NotFoundError:
+            self._drop(job_id)
+            return None
+
+    def _keep(self, job: Job) -> None:
+        """Remember a job as long as anything may still happen to it."""
+        before = self._jobs.get(job.id)
+        if before is None or _footprint(before) != _footprint(job):
+            self._unscheduled = True
+        if job.placeable:
+            if job.retry_at is not None:
+                self._agenda.wake(job.retry_at)
+        else:
+            self._explanations.pop(job.id, None)
+        self._agenda.note(job)
+        if job.finished and not job.holding and not job.deleting and job.spec.policy.ttl_seconds is None:
+            self._jobs.pop(job.id, None)
+        else:
+            self._jobs[job.id] = job
+
+    def _drop(self, job_id: JobId) -> None:
+        if self._jobs.pop(job_id, None) is not None:
+            self._unscheduled = True
+        self._explanations.pop(job_id, None)
+        self._feed.publish(job_id)
+
+    # Decisions ---------------------------------------------------------------------------------------------
+
+    async def _schedule(self) -> None:
+        self._unscheduled = False
+        jobs = [job for job in self._jobs.values() if job.placeable or job.holding]
+        if not jobs:
+            self._explanations = {}
+            return
+        if self._nodes is None:
+            self._nodes = await self._engine.nodes()
+        if self._queues is None:
+            self._queues = await self._store.queues()
+        now = self._clock.now()
+        snapshot = take_snapshot(nodes=self._nodes, jobs=jobs, queues=self._queues, now=now, memory=self._memory)
+        decision = decide(snapshot, self._policies)
+        self._memory = decision.memory
+        self._explanations = dict(decision.explanations)
+        self._inbox.extend(_decision_to_events(decision, now))
+        if decision.wake_at is not None:
+            self._agenda.wake(decision.wake_at)
+
+    # Instructions out --------------------------------------------------------------------------------------
+
+    async def _carry_out(self, instruction: Instruction) -> None:
+        match instruction:
+            case RunGang(gang):
+                await self._engine.run(gang)
+            case FinishGang(gang):
+                await self._engine.finish(gang)
+            case StopGang(gang_id, grace_seconds):
+                await self._engine.stop(gang_id, grace_seconds)
+            case ForgetJob(job_id):
+                await self._engine.forget(job_id)
+                await self._store.remove(job_id)
+                self._drop(job_id)
+
+
+def _footprint(job: Job) -> tuple[object, ...]:
+    """What the scheduler sees of a job: while this stays the same, another cycle would decide the same."""
+    ended = sum(1 for status in job.replicas if status.finished_at is not None)
+    return (job.phase, job.holding, job.deleting, job.scale, len(job.replicas), ended, job.replica_restarts)
+
+
+def _decision_to_events(decision: Decision, at: Timestamp) -> Iterable[Event]:
+    for eviction in decision.evictions:
+        yield GangEvicted(job_id=eviction.job_id, at=at, reason=eviction.reason)
+    for shrink in decision.shrinks:
+        yield GangShrunk(job_id=shrink.job_id, at=at, removed=shrink.removed, reason=shrink.reason)
+    for start in decision.starts:
+        yield GangPlaced(job_id=start.job_id, at=at, placement=start.placement)
+    for grow in decision.grows:
+        yield GangGrown(job_id=grow.job_id, at=at, added=grow.added)

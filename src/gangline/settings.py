@@ -1,0 +1,175 @@
+"""Settings: read once, frozen, handed down as plain values.
+
+Each setting has a default, may be written in the configuration file, and may be overruled by an environment
+variable GANGLINE_<NAME>. Nothing else in Gangline reads the environment for its own behaviour.
+"""
+
+import difflib
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from gangline.errors import InvalidInputError
+from gangline.model import Resources
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything a user may set. ``gangline config`` shows each with its value and where it came from."""
+
+    home: Path
+    """Where jobs, logs, results and the database are kept."""
+    runtime_directory: Path
+    """Where sockets live; private to the user, gone after a reboot."""
+    config_file: Path
+    nodes: int = 1
+    """Into how many logical nodes the local engine divides this machine."""
+    database: str = ""
+    """A postgresql:// address; empty means the SQLite file in ``home``."""
+    tenant: str = "default"
+    """The tenant that commands act for unless they name another."""
+    log_file_mib: int = 64
+    """A replica's log file is rotated at this size."""
+    log_files: int = 4
+    """How many log files are kept per replica, the present one included."""
+    code_limit_mib: int = 200
+    """The largest code archive a job may ship."""
+    sizes: Mapping[str, Resources] = field(default_factory=dict)
+    """The user's own T-shirt sizes, beside the built-in ones."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each value came from: default, file or environment."""
+
+    @property
+    def socket(self) -> Path:
+        """Where the local service listens."""
+        return self.runtime_directory / "service.sock"
+
+    @property
+    def log_file(self) -> Path:
+        """Where the local service writes its own log."""
+        return self.home / "service.log"
+
+    @property
+    def database_file(self) -> Path:
+        """The SQLite database."""
+        return self.home / "gangline.db"
+
+    @property
+    def code_directory(self) -> Path:
+        """Where code archives are kept by digest."""
+        return self.home / "code"
+
+    @classmethod
+    def load(cls, environment: Mapping[str, str] | None = None, **overrides: Any) -> "Settings":
+        """Read defaults, then the file, then the environment, then what the caller overrules."""
+        env = os.environ if environment is None else environment
+        config_file = Path(env.get("GANGLINE_CONFIG") or _config_home(env) / "gangline" / "config.yaml")
+        values: dict[str, Any] = {}
+        sources: dict[str, str] = {}
+        for source, layer in (
+            (str(config_file), _from_file(config_file)),
+            ("environment", _from_environment(env)),
+            ("caller", {name: value for name, value in overrides.items() if value is not None}),
+        ):
+            values.update(layer)
+            sources.update(dict.fromkeys(layer, source))
+        home = Path(values.pop("home", None) or _data_home(env) / "gangline").expanduser().absolute()
+        runtime = values.pop("runtime_directory", None)
+        return cls(
+            home=home,
+            runtime_directory=Path(runtime).absolute() if runtime else _runtime_directory(env, home),
+            config_file=config_file,
+            sources=sources,
+            **values,
+        )
+
+
+NAMES = tuple(item.name for item in fields(Settings) if item.name not in ("config_file", "sources"))
+"""The settings a user may write, in the order they are shown."""
+
+
+def parse_setting(name: str, raw: object, *, file: str | None = None) -> Any:
+    """Turn what a user wrote into a value, or refuse it with the setting's name."""
+    if name not in NAMES:
+        nearest = difflib.get_close_matches(name, NAMES, n=1)
+        raise InvalidInputError(
+            "unknown setting",
+            field=name,
+            file=file,
+            expected=f"one of {', '.join(NAMES)}",
+            suggestion=nearest[0] if nearest else None,
+        )
+    if name == "sizes":
+        return _sizes(raw, file)
+    if name in ("nodes", "log_file_mib", "log_files", "code_limit_mib"):
+        return _whole_number(name, raw, file)
+    if not isinstance(raw, str) or not raw:
+        raise InvalidInputError(f"{raw!r} is no text", field=name, file=file, expected="text")
+    return raw
+
+
+def _whole_number(name: str, raw: object, file: str | None) -> int:
+    text = str(raw)
+    if isinstance(raw, bool) or not text.isdigit() or int(text) < 1:
+        raise InvalidInputError(f"{raw!r} does not fit", field=name, file=file, expected="a whole number, 1 or more")
+    return int(text)
+
+
+def _sizes(raw: object, file: str | None) -> dict[str, Resources]:
+    from gangline.dialects.native import resources_from_plain
+
+    if not isinstance(raw, dict):
+        raise InvalidInputError("wrong shape", field="sizes", file=file, expected="a mapping of names to resources")
+    return {str(name): resources_from_plain(value, field=f"sizes.{name}", file=file) for name, value in raw.items()}
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    import yaml
+
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"not valid YAML: {error}", file=str(path)) from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise InvalidInputError("wrong shape", file=str(path), expected="a mapping of settings to values")
+    return {str(name): parse_setting(str(name), value, file=str(path)) for name, value in data.items()}
+
+
+_NOT_SETTINGS = frozenset({"GANGLINE_CONFIG", "GANGLINE_DEBUG", "GANGLINE_CONTEXT", "GANGLINE_SERVER"})
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
+    found = {}
+    for name in NAMES:
+        variable = f"GANGLINE_{name.upper()}"
+        if env.get(variable) and variable not in _NOT_SETTINGS and name != "sizes":
+            found[name] = parse_setting(name, env[variable], file=f"environment variable {variable}")
+    return found
+
+
+def _user_home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("HOME") or Path.home())
+
+
+def _config_home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("XDG_CONFIG_HOME") or _user_home(env) / ".config")
+
+
+def _data_home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("XDG_DATA_HOME") or _user_home(env) / ".local" / "share")
+
+
+def _runtime_directory(env: Mapping[str, str], home: Path) -> Path:
+    """One directory per user and per home, so that neither two users nor two homes ever meet."""
+    base = env.get("XDG_RUNTIME_DIR")
+    parent = Path(base) / "gangline" if base else Path(f"/tmp/gangline-{os.getuid()}")
+    return parent / hashlib.sha256(str(home).encode()).hexdigest()[:8]

@@ -1,0 +1,55 @@
+"""What a change of a job leaves in its journal: a pure function of the job before and after."""
+
+from gangline.model import Job, ReplicaState, ReplicaStatus, Timestamp
+from gangline.storage.interface import Record
+
+_REASONS = {
+    ReplicaState.RUNNING: "ReplicaStarted",
+    ReplicaState.SUCCEEDED: "ReplicaSucceeded",
+    ReplicaState.FAILED: "ReplicaFailed",
+    ReplicaState.BACKING_OFF: "ReplicaBackingOff",
+    ReplicaState.LOST: "ReplicaLost",
+}
+
+
+def records_between(before: Job | None, after: Job, at: Timestamp) -> tuple[Record, ...]:
+    """Return one record per phase entered and per replica whose state changed, in the order they happened."""
+    known = {} if before is None else {(status.id, status.incarnation): status for status in before.replicas}
+    if before is not None and before.attempt != after.attempt:
+        known = {}
+    records = [
+        _replica_record(after, status, at)
+        for status in after.replicas
+        if status.state in _REASONS and not _same(known.get((status.id, status.incarnation)), status)
+    ]
+    seen = 0 if before is None else len(before.history)
+    records += [
+        Record(job_id=after.id, at=entry.at, reason=entry.reason, message=entry.message, phase=entry.phase)
+        for entry in after.history[seen:]
+    ]
+    if before is not None and before.scale != after.scale:
+        wanted = ", ".join(f"{role}={count}" for role, count in after.scale)
+        records.append(Record(job_id=after.id, at=at, reason="ScaleRequested", message=wanted, phase=after.phase))
+    return tuple(sorted(records, key=lambda record: record.at))
+
+
+def _same(known: ReplicaStatus | None, status: ReplicaStatus) -> bool:
+    return known is not None and known.state is status.state
+
+
+def _replica_record(job: Job, status: ReplicaStatus, at: Timestamp) -> Record:
+    moment = {ReplicaState.RUNNING: status.started_at}.get(status.state, status.finished_at)
+    if status.state is ReplicaState.RUNNING:
+        message = f"on {status.node}"
+    elif status.state is ReplicaState.BACKING_OFF and status.retry_at is not None and status.finished_at is not None:
+        message = f"exit code {status.exit_code}; starts again in {status.retry_at - status.finished_at:.1f} s"
+    else:
+        message = status.message or f"exit code {status.exit_code}"
+    return Record(
+        job_id=job.id,
+        at=moment if moment is not None else at,
+        reason=_REASONS[status.state],
+        message=message,
+        phase=job.phase,
+        replica=status.id,
+    )

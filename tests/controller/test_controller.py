@@ -1,0 +1,242 @@
+"""The controller on a memory store, a clock that stands still and an engine that does as it is told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gangline.controller import Controller
+from gangline.engines.interface import NodesChanged
+from gangline.errors import NotFoundError, StorageError
+from gangline.lifecycle import advance
+from gangline.lifecycle import events as e
+from gangline.model import Job, JobId, Metric, Phase, Policy, ReplicaId, RoleName, Timestamp
+from gangline.storage.interface import JobQuery
+from gangline.storage.memory import MemoryStore
+from gangline.testing.builders import START, FakeClock, make_job, make_node, make_role
+from tests.controller.scripted_engine import ScriptedEngine
+
+WORKER = ReplicaId(RoleName("worker"), 0)
+
+
+class World:
+    """A controller and all it works with."""
+
+    def __init__(self, store: MemoryStore | None = None, engine: ScriptedEngine | None = None) -> None:
+        self.clock = FakeClock()
+        self.store = store or MemoryStore()
+        self.engine = engine or ScriptedEngine()
+        self.controller = Controller(store=self.store, engine=self.engine, clock=self.clock)
+
+    async def submit(self, job: Job) -> None:
+        await self.store.create(job)
+        self.controller.changed(job.id)
+        await self.settle()
+
+    async def settle(self) -> None:
+        await self.controller.settle()
+        await self.controller.lanes.drain()
+        await self.controller.settle()
+
+    async def tell(self, *events: e.Event) -> None:
+        for event in events:
+            self.controller.hear(event)
+        await self.settle()
+
+    async def job(self, job_id: str = "job-1") -> Job:
+        return await self.store.get(JobId(job_id))
+
+    async def started(self, job_id: str = "job-1") -> None:
+        job = await self.job(job_id)
+        await self.tell(*(self.news(e.ReplicaStarted, job, replica=status.id) for status in job.replicas))
+
+    def news(self, kind: type[e.Event], job: Job, **fields: object) -> e.Event:
+        return kind(job_id=job.id, at=self.clock.now(), attempt=job.attempt, **fields)  # type: ignore[call-arg]
+
+    def verbs(self) -> list[str]:
+        return [verb for verb, _ in self.engine.orders]
+
+
+async def test_a_job_is_placed_run_and_stopped_and_its_journal_tells_the_story() -> None:
+    world = World()
+    await world.submit(make_job())
+    assert (await world.job()).phase is Phase.STARTING
+    await world.started()
+    job = await world.job()
+    assert job.phase is Phase.PROCESSING
+    await world.tell(world.news(e.ReplicaExited, job, replica=WORKER, exit_code=0))
+    await world.tell(world.news(e.GangStopped, job))
+    job = await world.job()
+    assert (job.phase, job.holding) == (Phase.COMPLETED, False)
+    assert world.verbs() == ["run", "stop"]
+    reasons = [record.reason for record in await world.store.journal(job.id)]
+    assert reasons == ["GangPlaced", "ReplicaStarted", "NothingToDo", "AllReplicasStarted",
+                       "ReplicaSucceeded", "NothingToDo", "Succeeded"]  # fmt: skip
+
+
+async def test_many_news_of_one_job_cost_one_write() -> None:
+    world = World()
+    await world.submit(make_job(roles=(make_role(replicas=8),)))
+    before = (await world.job()).version
+    await world.started()
+    assert (await world.job()).version == before + 1
+
+
+async def test_a_job_that_does_not_fit_waits_and_is_explained_and_starts_when_nodes_come() -> None:
+    world = World(engine=ScriptedEngine([make_node(cpu=1)]))
+    await world.submit(make_job(roles=(make_role(replicas=4),)))
+    assert (await world.job()).phase is Phase.QUEUED
+    assert world.controller.explanation(JobId("job-1")) is not None
+    world.engine.machines.append(make_node("node-1", cpu=8))
+    world.controller.hear(NodesChanged())
+    await world.settle()
+    assert (await world.job()).phase is Phase.STARTING
+    assert world.controller.explanation(JobId("job-1")) is None
+
+
+async def test_machines_are_given_on_only_after_the_engine_says_they_are_free() -> None:
+    world = World(engine=ScriptedEngine([make_node(cpu=2)]))
+    await world.submit(make_job(roles=(make_role("worker"), make_role("ps"))))
+    await world.submit(make_job(job_id="job-2", name="second", roles=(make_role(replicas=2),)))
+    await world.started()
+    first = await world.job()
+    await world.tell(world.news(e.ReplicaExited, first, replica=WORKER, exit_code=0))
+    assert (await world.job()).phase is Phase.COMPLETED
+    assert (await world.job("job-2")).phase is Phase.QUEUED
+    await world.tell(world.news(e.GangStopped, first))
+    assert (await world.job("job-2")).phase is Phase.STARTING
+
+
+async def test_an_order_that_fails_is_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangline.controller.lanes._FIRST_PAUSE_SECONDS", 0.001)
+    world = World()
+    world.engine.failing = 2
+    await world.submit(make_job())
+    assert world.verbs() == ["run"]
+
+
+async def test_time_alone_ends_a_job_that_overruns_and_deletes_it_when_its_days_are_over() -> None:
+    world = World()
+    await world.submit(make_job(policy=Policy(deadline_seconds=60, ttl_seconds=10)))
+    await world.started()
+    assert world.controller.next_moment == START + 60
+    world.clock.advance(60)
+    await world.settle()
+    job = await world.job()
+    assert (job.phase, job.reason) == (Phase.FAILED, "DeadlineExceeded")
+    await world.tell(world.news(e.GangStopped, job))
+    world.clock.advance(10)
+    await world.settle()
+    with pytest.raises(NotFoundError):
+        await world.job()
+    assert world.verbs() == ["run", "stop", "forget"]
+
+
+async def test_a_failed_gang_starts_again_when_its_back_off_is_over() -> None:
+    world = World()
+    await world.submit(make_job(policy=Policy(max_attempts=2, backoff_seconds=5)))
+    await world.started()
+    job = await world.job()
+    await world.tell(world.news(e.ReplicaExited, job, replica=WORKER, exit_code=1))
+    await world.tell(world.news(e.GangStopped, job))
+    assert (await world.job()).phase is Phase.RESTARTING
+    world.clock.advance(5)
+    await world.settle()
+    job = await world.job()
+    assert (job.phase, job.attempt) == (Phase.STARTING, 2)
+
+
+async def test_changes_made_by_somebody_else_meanwhile_are_never_overwritten() -> None:
+    world = World()
+    await world.submit(make_job())
+    await world.started()
+    kept = await world.job()
+    halt = e.HaltRequested(job_id=kept.id, at=world.clock.now())
+    await world.store.save(advance(kept, halt).job)
+    await world.tell(world.news(e.ReplicaExited, kept, replica=WORKER, exit_code=0))
+    job = await world.job()
+    assert job.phase is Phase.HALTING, "the halt came first, so the exit is only noted"
+    world.controller.changed(job.id)
+    await world.settle()
+    assert set(world.verbs()) == {"run", "stop"}
+
+
+async def test_a_new_controller_gives_every_standing_order_again() -> None:
+    old = World()
+    await old.submit(make_job())
+    await old.submit(make_job(job_id="job-2", name="second"))
+    await old.started("job-2")
+    second = await old.job("job-2")
+    await old.tell(old.news(e.ReplicaExited, second, replica=WORKER, exit_code=0))
+    new = World(store=old.store)
+    await new.controller.recover()
+    await new.settle()
+    assert sorted(new.verbs()) == ["run", "stop"]
+
+
+async def test_metrics_are_kept_and_watchers_hear_of_every_change() -> None:
+    world = World()
+    watcher = world.controller.watch()
+    await world.submit(make_job())
+    assert await anext(watcher) == "job-1"
+    metric = Metric(job_id=JobId("job-1"), replica=WORKER, name="loss", value=0.5, step=1, at=Timestamp(START))
+    world.controller.hear(metric)
+    await world.settle()
+    assert list(await world.store.metrics(JobId("job-1"))) == [metric]
+
+
+class BalkingStore(MemoryStore):
+    """Refuses to save as long as it is told to."""
+
+    balking = False
+
+    async def save(self, job: Job, records: object = ()) -> Job:
+        if self.balking:
+            raise StorageError("disk full")
+        return await super().save(job, records)  # type: ignore[arg-type]
+
+
+async def test_news_that_cannot_be_saved_is_kept_until_it_can() -> None:
+    store = BalkingStore()
+    world = World(store=store)
+    await world.submit(make_job())
+    store.balking = True
+    with pytest.raises(StorageError):
+        await world.started()
+    store.balking = False
+    await world.settle()
+    assert (await world.job()).phase is Phase.PROCESSING
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    task = asyncio.create_task(world.controller.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_loop_sleeps_until_news_arrives() -> None:
+    world = World()
+    async with running(world):
+        await world.store.create(make_job())
+        watcher = world.controller.watch()
+        world.controller.changed(JobId("job-1"))
+        async with asyncio.timeout(5):
+            while (await world.job()).phase is not Phase.STARTING:
+                await anext(watcher)
+            job = await world.job()
+            world.engine.news.put_nowait(world.news(e.ReplicaStarted, job, replica=WORKER))  # type: ignore[arg-type]
+            while (await world.job()).phase is not Phase.PROCESSING:
+                await anext(watcher)
+    page = await world.store.list(JobQuery())
+    assert [job.name for job in page.jobs] == ["mnist"]
+
+
+async def test_deleting_an_unknown_job_is_harmless() -> None:
+    world = World()
+    await world.tell(e.DeleteRequested(job_id=JobId("ghost"), at=Timestamp(START)))
+    assert world.verbs() == []
