@@ -1,0 +1,98 @@
+"""A sweep: one job template tried with many values. Its trials are ordinary jobs that carry its labels."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gangline.errors import InvalidInputError
+from gangline.model.clock import Timestamp
+from gangline.model.identity import Tenant, check_name
+from gangline.model.spec import JobSpec
+
+SWEEP_LABEL = "gangline.dev/sweep"
+TRIAL_LABEL = "gangline.dev/trial"
+
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+class Goal(StrEnum):
+    """Which value of the objective is better."""
+
+    MAXIMIZE = "maximize"
+    MINIMIZE = "minimize"
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The reported metric by which trials are compared."""
+
+    metric: str
+    goal: Goal = Goal.MAXIMIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One dimension of the search space: a name and the values to try, written as the command wants them."""
+
+    name: str
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        where = f"parameters.{self.name}"
+        if not _PARAMETER.fullmatch(self.name):
+            raise InvalidInputError("not a parameter name", field=where, expected="letters, digits, '_' and '-'")
+        if not self.values:
+            raise InvalidInputError("no values to try", field=where, expected="a list of at least one value")
+        if len(set(self.values)) != len(self.values):
+            raise InvalidInputError("a value is listed twice", field=where, expected="different values")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSpec:
+    """What to try: the template's ``$(name)`` is replaced, in every role, by the trial's value of that parameter."""
+
+    name: str
+    template: JobSpec
+    parameters: tuple[Parameter, ...]
+    sampler: str = "grid"
+    parallelism: int | None = None
+    objective: Objective | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "metadata.name")
+        if len(self.name) > 55:
+            raise InvalidInputError("the name is too long", field="metadata.name", expected="at most 55 letters")
+        if not self.parameters:
+            raise InvalidInputError("nothing to vary", field="spec.parameters", expected="at least one parameter")
+        if self.parallelism is not None and self.parallelism < 1:
+            raise InvalidInputError(
+                f"{self.parallelism} is too small", field="spec.parallelism", expected="1 or more, or leave it out"
+            )
+
+    @property
+    def tenant(self) -> Tenant:
+        """Whose sweep it is."""
+        return self.template.tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A submitted sweep. ``stopped`` means that no further trial is started and running ones are cancelled."""
+
+    spec: SweepSpec
+    created_at: Timestamp
+    stopped: bool = False
+
+    @property
+    def name(self) -> str:
+        """The sweep's name, unique within its tenant."""
+        return self.spec.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """The values of one trial, and its number within the sweep."""
+
+    number: int
+    values: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,58 @@
+"""A trial as a job: the template with this trial's values in every role."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gangline.errors import InvalidInputError
+from gangline.model import JobSpec, RoleSpec
+from gangline.model.sweep import SWEEP_LABEL, TRIAL_LABEL, Assignment, SweepSpec
+
+_REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_-]*)\)")
+
+
+def trial_to_job(spec: SweepSpec, assignment: Assignment) -> JobSpec:
+    """Return the trial's job. Roles find the values in their commands, in their environment and in TRIAL_PARAMETERS."""
+    template = spec.template
+    values = assignment.values
+    variables = {f"TRIAL_{name.upper().replace('-', '_')}": value for name, value in values.items()}
+    return replace(
+        template,
+        name=f"{spec.name}-{assignment.number}",
+        labels={**template.labels, SWEEP_LABEL: spec.name, TRIAL_LABEL: str(assignment.number)},
+        env={**variables, "TRIAL_PARAMETERS": json.dumps(dict(values)), **_in_mapping(template.env, values)},
+        roles=tuple(_role(role, values) for role in template.roles),
+    )
+
+
+def unknown_references(spec: SweepSpec) -> set[str]:
+    """Return the ``$(name)`` of the template that no parameter answers."""
+    known = {parameter.name for parameter in spec.parameters}
+    texts = [*spec.template.env.values()]
+    for role in spec.template.roles:
+        texts += [*role.command, *role.env.values()]
+    return {name for text in texts for name in _REFERENCE.findall(text)} - known
+
+
+def check_references(spec: SweepSpec) -> None:
+    """Refuse a template that refers to a parameter the sweep does not have."""
+    for name in sorted(unknown_references(spec)):
+        raise InvalidInputError(
+            f"the template refers to $({name})",
+            field="spec.template",
+            expected=f"one of {', '.join(parameter.name for parameter in spec.parameters)}",
+        )
+
+
+def _role(role: RoleSpec, values: Mapping[str, str]) -> RoleSpec:
+    command = tuple(_in_text(word, values) for word in role.command)
+    return replace(role, command=command, env=_in_mapping(role.env, values))
+
+
+def _in_mapping(env: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
+    return {name: _in_text(text, values) for name, text in env.items()}
+
+
+def _in_text(text: str, values: Mapping[str, str]) -> str:
+    return _REFERENCE.sub(lambda match: values.get(match[1], match[0]), text)
