@@ -121,11 +121,12 @@ def _whole_number(name: str, raw: object, file: str | None) -> int:
 
 
 def _sizes(raw: object, file: str | None) -> dict[str, Resources]:
-    from gangline.dialects.native import resources_from_plain
+    from gangline.dialects import document
+    from gangline.dialects.native.amounts import read_resources
 
-    if not isinstance(raw, dict):
-        raise InvalidInputError("wrong shape", field="sizes", file=file, expected="a mapping of names to resources")
-    return {str(name): resources_from_plain(value, field=f"sizes.{name}", file=file) for name, value in raw.items()}
+    sizes = document.plain({"sizes": raw}, file=file).fields(["sizes"])["sizes"]
+    found = {name: read_resources({"resources": value}, {}) for name, value in sizes.fields().items()}
+    return {name: resources for name, resources in found.items() if resources is not None}
 
 
 def _from_file(path: Path) -> dict[str, Any]:

@@ -1,0 +1,49 @@
+"""Defaults, the file and the environment, in that order; wrong values are refused by name."""
+
+from pathlib import Path
+
+import pytest
+
+from gangline.errors import InvalidInputError
+from gangline.settings import Settings
+
+
+def load(tmp_path: Path, text: str = "", **environment: str) -> Settings:
+    (tmp_path / "config.yaml").write_text(text)
+    return Settings.load({"HOME": str(tmp_path), "GANGLINE_CONFIG": str(tmp_path / "config.yaml"), **environment})
+
+
+def test_defaults_are_private_to_the_user_and_to_the_home(tmp_path: Path) -> None:
+    one, other = load(tmp_path), load(tmp_path, GANGLINE_HOME="/elsewhere")
+    assert one.home == tmp_path / ".local/share/gangline"
+    assert one.runtime_directory != other.runtime_directory
+    assert one.nodes == 1
+
+
+def test_the_environment_overrules_the_file(tmp_path: Path) -> None:
+    settings = load(tmp_path, "nodes: 3\nlog_files: 2\n", GANGLINE_NODES="4")
+    assert (settings.nodes, settings.log_files) == (4, 2)
+    assert settings.sources["nodes"] == "environment"
+    assert settings.sources["log_files"].endswith("config.yaml")
+
+
+def test_a_users_own_sizes_are_read_like_resources(tmp_path: Path) -> None:
+    settings = load(tmp_path, "sizes:\n  huge: {cpu: 64, memory: 512Gi, gpu: 8}\n")
+    assert settings.sizes["huge"].memory_mib == 512 * 1024
+    assert settings.sizes["huge"].gpus == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("node: 3", "did you mean 'nodes'", id="unknown name"),
+        pytest.param("nodes: zero", "nodes.*whole number", id="not a number"),
+        pytest.param("nodes: true", "nodes.*whole number", id="a boolean is no number"),
+        pytest.param("[1]", "mapping of settings", id="not a mapping"),
+        pytest.param("nodes: [", "not valid YAML", id="broken"),
+        pytest.param("sizes: {huge: {cpus: 1}}", "sizes.huge", id="wrong size"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(tmp_path: Path, text: str, want: str) -> None:
+    with pytest.raises(InvalidInputError, match=want):
+        load(tmp_path, text)
