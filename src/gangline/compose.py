@@ -19,7 +19,8 @@ from gangline.api.auth import local_caller
 from gangline.api.rest import make_app
 from gangline.controller import Controller
 from gangline.engines.interface import Engine
-from gangline.engines.local import LocalEngine
+from gangline.engines.local.engine import LocalEngine
+from gangline.engines.local.ordering import LogLimits
 from gangline.errors import ConflictError, GanglineError, PermissionDeniedError
 from gangline.model import Timestamp
 from gangline.operations import Desk
@@ -111,11 +112,9 @@ def make_engine(settings: Settings) -> LocalEngine:
     """Make the local engine as the settings describe this machine."""
     return LocalEngine(
         settings.home,
-        runtime_directory=settings.runtime_directory,
         clock=SystemClock(),
         nodes=settings.nodes,
-        log_file_bytes=settings.log_file_mib * 2**20,
-        log_files=settings.log_files,
+        log_limits=LogLimits(file_bytes=settings.log_file_mib * 2**20, files=settings.log_files),
     )
 
 

@@ -15,7 +15,8 @@ from gangline.model import Job, JobId, Metric, Phase, Queue, QueueName, ReplicaI
 class JobQuery:
     """Which jobs to list, newest first. Every given condition must hold.
 
-    ``after`` is the cursor that the page before returned. ``text`` is part of the name.
+    ``after`` is the cursor that the page before returned. ``text`` is part of the name, in capitals or not.
+    ``created_since`` includes its instant, ``finished_before`` does not.
     """
 
     tenant: Tenant | None = None
@@ -75,11 +76,17 @@ class Store(Protocol):
         ...
 
     async def find(self, tenant: Tenant, name: str) -> Job:
-        """Return the tenant's job of that name; raises NotFoundError with the nearest name as a hint."""
+        """Return the tenant's job of that name; raises NotFoundError with the nearest name as a hint.
+
+        A job that is being deleted is found only if no other bears the name; then, the newest.
+        """
         ...
 
     async def list(self, query: JobQuery) -> JobPage:
-        """Return one page of jobs, newest first (creation time, then id)."""
+        """Return one page of jobs, newest first (creation time, then id).
+
+        Raises InvalidInputError if ``query.after`` is not a cursor.
+        """
         ...
 
     def unfinished(self) -> AsyncIterator[Job]:
@@ -95,7 +102,10 @@ class Store(Protocol):
         ...
 
     async def add_metrics(self, metrics: Sequence[Metric]) -> None:
-        """Append metrics; repeating the same metric (replica, name, step, time) keeps one."""
+        """Append metrics; repeating the same metric (replica, name, step, time) keeps the first.
+
+        Metrics of a job that is not kept (any more) are dropped: news may arrive late.
+        """
         ...
 
     async def metrics(
@@ -105,7 +115,10 @@ class Store(Protocol):
         ...
 
     async def latest_metrics(self, job_ids: Sequence[JobId]) -> Sequence[Metric]:
-        """Return the newest value of every metric of every replica of these jobs."""
+        """Return the newest value (by time, then step) of every metric of every replica of these jobs.
+
+        They are ordered by job, replica and name.
+        """
         ...
 
     async def queues(self) -> Sequence[Queue]:

@@ -1,0 +1,56 @@
+"""Which CPUs and which GPUs a replica gets, given what others were given. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from gangline.engines.local.machine import LocalNode
+from gangline.engines.local.wire import ReplicaOrder
+from gangline.errors import EngineError
+from gangline.model import Resources
+
+WHOLE_DEVICE = 1000
+
+
+class Allocation:
+    """What is given out on every node, by the orders that are in force."""
+
+    def __init__(self, orders: Iterable[ReplicaOrder]) -> None:
+        self._cpu_millis: Counter[int] = Counter()
+        self._gpu_millis: Counter[str] = Counter()
+        for order in orders:
+            self._note(order.cpus, order.cpu_millis, order.gpu_millis)
+
+    def choose(self, node: LocalNode, wanted: Resources) -> tuple[list[int], dict[str, int]]:
+        """Choose CPUs and GPUs for one replica and count them as given. Raises EngineError if GPUs are missing."""
+        cpus = self._choose_cpus(node, wanted.cpu_millis)
+        gpus = self._choose_gpus(node, wanted.gpu_millis)
+        self._note(cpus, wanted.cpu_millis, gpus)
+        return cpus, gpus
+
+    def _choose_cpus(self, node: LocalNode, millis: int) -> list[int]:
+        """The least loaded CPUs, as many as the amount rounded up; without an amount, all of the node's."""
+        count = min(-(-millis // 1000), len(node.cpus)) or len(node.cpus)
+        return sorted(sorted(node.cpus, key=lambda cpu: (self._cpu_millis[cpu], cpu))[:count])
+
+    def _choose_gpus(self, node: LocalNode, millis: int) -> dict[str, int]:
+        """Whole devices are exclusive. A fraction goes to the fullest device that still has room for it."""
+        whole, fraction = divmod(millis, WHOLE_DEVICE)
+        ids = [device.id for device in node.devices]
+        free = [device for device in ids if not self._gpu_millis[device]]
+        if len(free) < whole:
+            raise EngineError(f"{whole} free GPUs are needed on {node.node.name}, {len(free)} are there")
+        chosen = dict.fromkeys(free[:whole], WHOLE_DEVICE)
+        if fraction:
+            roomy = [device for device in ids if device not in chosen and self._room(device) >= fraction]
+            if not roomy:
+                raise EngineError(f"{fraction / WHOLE_DEVICE:g} of a GPU is needed on {node.node.name}, none has room")
+            chosen[min(roomy, key=self._room)] = fraction
+        return chosen
+
+    def _room(self, device: str) -> int:
+        return WHOLE_DEVICE - self._gpu_millis[device]
+
+    def _note(self, cpus: list[int], cpu_millis: int, gpu_millis: dict[str, int]) -> None:
+        for cpu in cpus:
+            self._cpu_millis[cpu] += cpu_millis // len(cpus)
+        self._gpu_millis.update(gpu_millis)

@@ -1,0 +1,178 @@
+"""The local engine: the controller's side. It holds no truth of its own; everything it knows can be read again."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, Usage
+from gangline.engines.local.addresses import Addresses
+from gangline.engines.local.devices import find_devices
+from gangline.engines.local.layout import Layout
+from gangline.engines.local.link import GangLink
+from gangline.engines.local.logs import follow_logs, read_logs
+from gangline.engines.local.machine import LocalNode, Machine
+from gangline.engines.local.ordering import LogLimits, OrderWriter
+from gangline.engines.local.usage import UsageMeter
+from gangline.errors import EngineError
+from gangline.lifecycle.events import GangFailed, GangStopped
+from gangline.model import Clock, Gang, GangId, JobId, Node
+
+_METRIC_SECONDS = 0.25
+
+
+class LocalEngine:
+    """Runs gangs as processes of this user on this machine.
+
+    ``root`` holds everything it keeps and is this engine's alone. ``nodes`` divides the machine into logical nodes.
+    ``use_cgroups`` False keeps away from control groups even where the system would permit them.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        clock: Clock,
+        nodes: int = 1,
+        log_limits: LogLimits | None = None,
+        use_cgroups: bool = True,
+    ) -> None:
+        self._layout = Layout(root.absolute())
+        self._clock = clock
+        self._node_count = nodes
+        self._nodes: tuple[LocalNode, ...] | None = None
+        self._addresses = Addresses()
+        self._order_writer = OrderWriter(
+            layout=self._layout,
+            addresses=self._addresses,
+            log_limits=log_limits or LogLimits(),
+            use_cgroups=use_cgroups,
+        )
+        self._links: dict[GangId, GangLink] = {}
+        self._tasks: dict[GangId, asyncio.Task[None]] = {}
+        self._news: asyncio.Queue[EngineEvent] = asyncio.Queue()
+        self._metric_task: asyncio.Task[None] | None = None
+        self._meter = UsageMeter(clock)
+
+    async def nodes(self) -> Sequence[Node]:
+        """Describe the machine, or its logical parts. GPUs are looked for once per life."""
+        return [part.node for part in await self._parts()]
+
+    async def run(self, gang: Gang) -> None:
+        """Write the order, and have a keeper carry it out."""
+        self._recover()
+        parts = {part.node.name: part for part in await self._parts()}
+        link = self._links.get(gang.id)
+        if (link or self._glance(gang.id)).stopped:
+            # Whatever the controller remembers: tell it again.
+            self._glance(gang.id).look()
+            return
+        others = [order for other in self._links.values() if other is not link for order in other.holdings()]
+        try:
+            order = self._order_writer.write(gang, known=link.order if link else None, nodes=parts, others=others)
+        except (EngineError, OSError) as error:
+            job_id, attempt = gang.id
+            self._news.put_nowait(
+                GangFailed(
+                    job_id=job_id, at=self._clock.now(), attempt=attempt, reason="CannotStart", message=str(error)
+                )
+            )
+            return
+        (link or self._open(gang.id)).run(order)
+
+    async def finish(self, gang: Gang) -> None:
+        """Have the keeper stop what still runs and store the outputs."""
+        self._recover()
+        if gang.id not in self._links:
+            await self.run(gang)
+        if gang.id in self._links:
+            self._links[gang.id].finish()
+
+    async def stop(self, gang_id: GangId, grace_seconds: float) -> None:
+        """Have the keeper stop everything; what is stopped already is told again."""
+        self._recover()
+        if (link := self._links.get(gang_id)) and not link.stopped:
+            link.stop(grace_seconds)
+        elif not self._glance(gang_id).look():
+            job_id, attempt = gang_id
+            self._news.put_nowait(GangStopped(job_id=job_id, at=self._clock.now(), attempt=attempt))
+
+    async def events(self) -> AsyncIterator[EngineEvent]:
+        """Tell everything that has happened to gangs that are not stopped, then what happens."""
+        self._recover()
+        while True:
+            yield await self._news.get()
+
+    def logs(self, query: LogQuery) -> AsyncIterator[LogLine]:
+        """Read output from disk; following ends with the attempt."""
+        attempts = self._layout.attempts(query.job_id)
+        attempt = query.attempt if query.attempt is not None else max(attempts, default=0)
+        gang_id = GangId(query.job_id, attempt)
+        directory = self._layout.logs(gang_id)
+        if query.follow:
+            return follow_logs(directory, query, attempt, over=lambda: not self._layout.marker(gang_id).exists())
+        return read_logs(directory, query, attempt)
+
+    async def usage(self) -> Usage:
+        """Measure every replica and every node, in a thread: it reads many small files."""
+        self._recover()
+        running = [(link.gang_id, *entry) for link in self._links.values() for entry in link.running()]
+        return await asyncio.to_thread(self._meter.measure, await self._parts(), running)
+
+    async def forget(self, job_id: JobId) -> None:
+        """Remove the job's directory. A gang that is not stopped is a defect of the caller."""
+        self._recover()
+        links = [link for link in self._links.values() if link.gang_id.job_id == job_id]
+        if living := [link.gang_id for link in links if not link.stopped]:
+            raise EngineError(f"attempt {living[0]} is not stopped yet")
+        await asyncio.gather(*(self._tasks[link.gang_id] for link in links))
+        await asyncio.to_thread(shutil.rmtree, self._layout.job(job_id), ignore_errors=True)
+
+    async def close(self) -> None:
+        """Let go of everything in this process; gangs go on without it, and the next engine finds them."""
+        tasks = [*self._tasks.values(), *([self._metric_task] if self._metric_task else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._addresses.close()
+
+    async def _parts(self) -> tuple[LocalNode, ...]:
+        if self._nodes is None:
+            devices = await asyncio.to_thread(find_devices)
+            self._nodes = Machine.measure(devices).divide(self._node_count)
+        return self._nodes
+
+    def _recover(self) -> None:
+        """Once per life: find what an earlier life left."""
+        if self._metric_task is not None:
+            return
+        self._metric_task = asyncio.create_task(self._read_metrics())
+        self._layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for gang_id in self._layout.active_gangs():
+            link = self._open(gang_id)
+            for order in link.holdings():
+                self._addresses.keep(order.address)
+
+    def _glance(self, gang_id: GangId) -> GangLink:
+        """Read what is known of an attempt, without following it."""
+        return GangLink(gang_id, self._layout, self._clock, self._news.put_nowait)
+
+    def _open(self, gang_id: GangId) -> GangLink:
+        link = self._links[gang_id] = self._glance(gang_id)
+        self._tasks[gang_id] = asyncio.create_task(self._serve(link), name=f"gang {gang_id}")
+        return link
+
+    async def _serve(self, link: GangLink) -> None:
+        await link.serve()
+        for order in link.holdings():
+            self._addresses.release(order.address)
+        del self._links[link.gang_id], self._tasks[link.gang_id]
+
+    async def _read_metrics(self) -> None:
+        while True:
+            await asyncio.sleep(_METRIC_SECONDS)
+            for link in self._links.values():
+                link.read_metrics()
+
+
+_conforms: type[Engine] = LocalEngine

@@ -1,0 +1,186 @@
+"""Control groups: a memory limit and a list of members that no process can leave, where the system permits it.
+
+Both versions are spoken. A group for the gang is made below the keeper's own group, or below the nearest ancestor that
+hands the memory controller down; one group per replica below that. Where nothing can be made, callers fall back to
+resource limits.
+"""
+# ruff: noqa: PTH103, PTH106, PTH110, PTH123  -- pathlib would cost the keeper a fifth of its start
+
+from __future__ import annotations
+
+import os
+
+OWN_GROUPS = "/proc/self/cgroup"
+MOUNTS = "/proc/self/mountinfo"
+
+
+class Hierarchy:
+    """One mounted hierarchy that can limit memory, and where in it this process is."""
+
+    def __init__(self, mount: str, own: str, *, version: int) -> None:
+        self.mount = mount
+        self.own = own
+        self.version = version
+
+
+class GangGroup:
+    """The group of a gang, and the group its keeper belongs to."""
+
+    def __init__(self, path: str, home: str) -> None:
+        self.path = path
+        self.home = home
+
+
+def memory_hierarchies(own_groups: str = OWN_GROUPS, mounts: str = MOUNTS) -> list[Hierarchy]:
+    """Return the hierarchies this process is in that may carry the memory controller, the likelier first."""
+    memberships: dict[str, str] = {}
+    with open(own_groups, encoding="utf-8") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            memberships[controllers] = path
+    found = []
+    with open(mounts, encoding="utf-8") as file:
+        for line in file:
+            fields = line.split()
+            root, mount = fields[3], fields[4]
+            kind, _, options = fields[fields.index("-") + 1 :][:3]
+            if kind == "cgroup" and "memory" in options.split(","):
+                own = next((path for names, path in memberships.items() if "memory" in names.split(",")), None)
+                version = 1
+            elif kind == "cgroup2":
+                own, version = memberships.get(""), 2
+            else:
+                continue
+            if own is not None:
+                found.append(Hierarchy(mount, mount + _below(own, root), version=version))
+    return sorted(found, key=lambda hierarchy: hierarchy.version)
+
+
+def make_gang_group(name: str) -> GangGroup | None:
+    """Make the group that holds the replicas' groups; None where the system does not permit it.
+
+    Starters enter the replicas' groups in turn, and go home afterwards.
+    """
+    try:
+        hierarchies = memory_hierarchies()
+    except OSError:
+        return None
+    for hierarchy in hierarchies:
+        place = hierarchy.own.rstrip("/")
+        while place.startswith(hierarchy.mount.rstrip("/")):
+            group = f"{place}/{name}"
+            if _make_with_memory(group, hierarchy.version):
+                return GangGroup(group, hierarchy.own)
+            if place == hierarchy.mount.rstrip("/") or hierarchy.version == 1:
+                break
+            place = place.rpartition("/")[0]
+    return None
+
+
+def limit_memory(group: str, memory_mib: int) -> bool:
+    """Set how much the members may use together; False if the system refuses."""
+    limit = str(memory_mib << 20)
+    try:
+        if os.path.exists(f"{group}/memory.max"):
+            _write(f"{group}/memory.max", limit)
+            _write_if_there(f"{group}/memory.swap.max", "0")
+        else:
+            _write(f"{group}/memory.limit_in_bytes", limit)
+            _write_if_there(f"{group}/memory.memsw.limit_in_bytes", limit)
+    except OSError:
+        return False
+    return True
+
+
+def enter(group: str) -> bool:
+    """Make a group and join it; False if the system refuses."""
+    try:
+        os.makedirs(group, exist_ok=True)
+    except OSError:
+        return False
+    return join(group)
+
+
+def join(group: str) -> bool:
+    """Move the calling process into a group, and what it starts from now on; False if the system refuses."""
+    try:
+        _write(f"{group}/cgroup.procs", "0")
+    except OSError:
+        return False
+    return True
+
+
+def members(group: str) -> list[int]:
+    """Return the processes in a group; none if the group is gone."""
+    return [int(line) for line in (_read(f"{group}/cgroup.procs") or "").split()]
+
+
+def memory_bytes(group: str) -> int | None:
+    """Return what the group uses, the file cache included."""
+    text = _read(f"{group}/memory.current") or _read(f"{group}/memory.usage_in_bytes")
+    return int(text) if text else None
+
+
+def out_of_memory_kills(group: str) -> int:
+    """Return how many members the kernel has killed because the group was at its limit."""
+    text = _read(f"{group}/memory.events") or _read(f"{group}/memory.oom_control") or ""
+    for line in text.splitlines():
+        name, _, count = line.partition(" ")
+        if name == "oom_kill":
+            return int(count)
+    return 0
+
+
+def remove(group: str) -> bool:
+    """Remove an empty group and those below it; False if the system refuses, which it does while a member lives."""
+    try:
+        below = [entry.path for entry in os.scandir(group) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return not os.path.exists(group)
+    for inner in below:
+        remove(inner)
+    try:
+        os.rmdir(group)
+    except OSError:
+        return False
+    return True
+
+
+def _make_with_memory(group: str, version: int) -> bool:
+    try:
+        os.makedirs(group, exist_ok=True)
+        if version == 2:
+            # Only a group whose parent hands the controller down may hand it down itself.
+            _write(f"{group}/cgroup.subtree_control", "+memory")
+    except OSError:
+        remove(group)
+        return False
+    return True
+
+
+def _below(path: str, root: str) -> str:
+    """A mount may show only the part of the hierarchy below ``root``, as in containers."""
+    if root == "/":
+        return path
+    return path[len(root) :] if path.startswith(root) else ""
+
+
+def _write_if_there(path: str, text: str) -> None:
+    if os.path.exists(path):
+        _write(path, text)
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read()
+    except OSError:
+        return None

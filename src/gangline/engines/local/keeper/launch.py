@@ -1,0 +1,212 @@
+"""Starting programs, each in its own session, and saying why one could not be started.
+
+Programs are spawned, not forked: a fork copies the page tables of the interpreter, which costs more than the program's
+own start. A spawned program takes its directory, its CPUs and its control group from whoever spawns it; so that is not
+the keeper, but a starter: a short-lived child that takes on one replica's surroundings after the other. Several
+starters share the work, one per CPU. When they end, what they started becomes the keeper's own child.
+"""
+# ruff: noqa: PTH102, PTH110, PTH113, PTH118, PTH123, PTH208  -- pathlib would cost the keeper a fifth of its start
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import resource
+import signal
+
+from . import cgroups
+from .orders import ReplicaOrder
+
+MARKER = "GANGLINE_TOKEN"
+"""The environment variable by which processes of a gang are known again, wherever they have gone."""
+
+COMMAND_NOT_FOUND = 127
+COMMAND_NOT_RUNNABLE = 126
+SCRATCH_FOLDERS = ("", "/work", "/tmp")
+"""A replica's home directory, and what lies in it: where it works, and its temporary files."""
+
+_MOST_STARTERS = 8
+_PIPE_BYTES = 1 << 18
+_F_SETPIPE_SZ = 1031
+_RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class LaunchError(Exception):
+    """A program could not be started; ``exit_code`` is what a shell would have answered."""
+
+    def __init__(self, exit_code: int, message: str) -> None:
+        self.exit_code = exit_code
+        super().__init__(message)
+
+
+class Pipes:
+    """Where a program's output goes: the ends that are read here, and the ends it writes to."""
+
+    __slots__ = ("stderr", "stdout", "writing_stderr", "writing_stdout")
+
+    def __init__(self) -> None:
+        self.stdout, self.writing_stdout = _pipe()
+        self.stderr, self.writing_stderr = _pipe()
+
+    def close_writing(self) -> None:
+        """Close the ends that belong to the program, once it has them."""
+        os.close(self.writing_stdout)
+        os.close(self.writing_stderr)
+
+    def close_reading(self) -> None:
+        """Close the ends that are read here."""
+        os.close(self.stdout)
+        os.close(self.stderr)
+
+
+class Launch:
+    """One replica to start, and what became of it: a process, or an exit code and why."""
+
+    __slots__ = ("exit_code", "group", "home", "message", "order", "pid", "pipes")
+
+    def __init__(self, order: ReplicaOrder, home: str, group: str | None) -> None:
+        self.order = order
+        self.home = home
+        self.group = group
+        self.pipes = Pipes()
+        self.pid: int | None = None
+        self.exit_code = COMMAND_NOT_RUNNABLE
+        self.message = "the starter ended before it could start the program"
+
+
+def launch_all(launches: list[Launch], gang_group: cgroups.GangGroup | None) -> None:
+    """Start every program; returns when each runs or has been refused."""
+    count = min(len(launches), len(os.sched_getaffinity(0)), _MOST_STARTERS)
+    starters = [_fork_starter(launches[number::count], gang_group) for number in range(count)]
+    for each in launches:
+        each.pipes.close_writing()
+    by_name = {each.order.name: each for each in launches}
+    for pid, answers in starters:
+        with open(answers, "rb") as file:
+            for line in file:
+                name, *facts = json.loads(line)
+                each = by_name[name]
+                each.pid, each.exit_code, each.message, each.group = facts
+        os.waitpid(pid, 0)
+
+
+def spawn(command: list[str], environment: dict[str, str], directory: str, pipes: Pipes) -> int:
+    """Start a program in a session of its own; returns its process id once it runs. Raises LaunchError."""
+    program = _find(command[0], environment.get("PATH", ""), directory)
+    actions = (
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, pipes.writing_stdout, 1),
+        (os.POSIX_SPAWN_DUP2, pipes.writing_stderr, 2),
+    )
+    try:
+        os.chdir(directory)
+        return os.posix_spawn(
+            program, command, environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_RESET_SIGNALS
+        )
+    except OSError as error:
+        raise LaunchError(COMMAND_NOT_RUNNABLE, _refusal(command[0], program, directory, error)) from error
+
+
+def _fork_starter(share: list[Launch], gang_group: cgroups.GangGroup | None) -> tuple[int, int]:
+    """Return the starter's process id and where its answers are read."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        return pid, reading
+    try:
+        for each in share:
+            _launch_one(each, gang_group)
+            answer = [each.order.name, each.pid, each.exit_code, each.message, each.group]
+            os.write(writing, json.dumps(answer).encode() + b"\n")
+        _limit_groups(share, gang_group)
+    finally:
+        os._exit(0)
+
+
+def _launch_one(each: Launch, gang_group: cgroups.GangGroup | None) -> None:
+    order = each.order
+    for folder in SCRATCH_FOLDERS:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(each.home + folder, mode=0o700)
+    if order.cpus:
+        os.sched_setaffinity(0, order.cpus)
+    if gang_group is not None and each.group is not None and not cgroups.enter(each.group):
+        each.group = None
+    try:
+        each.pid = spawn(order.command, order.environment, f"{each.home}/work", each.pipes)
+    except LaunchError as error:
+        each.exit_code, each.message = error.exit_code, str(error)
+        return
+    if order.memory_mib and each.group is None:
+        _limit_data(each.pid, order.memory_mib)
+
+
+def _limit_groups(share: list[Launch], gang_group: cgroups.GangGroup | None) -> None:
+    """Set the limits once this process is out of the groups: they are not meant to hit the starter."""
+    if gang_group is None:
+        return
+    cgroups.join(gang_group.home)
+    for each in share:
+        memory_mib = each.order.memory_mib
+        if not memory_mib or each.pid is None or each.group is None:
+            continue
+        if not cgroups.limit_memory(each.group, memory_mib):
+            _limit_data(each.pid, memory_mib)
+
+
+def _limit_data(pid: int, memory_mib: int) -> None:
+    """Limit one process, where there is no control group to limit them all."""
+    size = memory_mib << 20
+    with contextlib.suppress(ProcessLookupError):
+        resource.prlimit(pid, resource.RLIMIT_DATA, (size, size))
+
+
+def _find(name: str, search_path: str, directory: str) -> str:
+    """Return the file that a shell in that directory would run."""
+    folders = [""] if "/" in name else search_path.split(":")
+    candidates = [os.path.join(directory, folder, name) for folder in folders]
+    present = [candidate for candidate in candidates if os.path.isfile(candidate)]
+    if not present:
+        nearest = _nearest_executable(name, search_path)
+        suggestion = f"; did you mean '{nearest}'?" if nearest else ""
+        raise LaunchError(COMMAND_NOT_FOUND, f"command not found: '{name}'{suggestion}")
+    runnable = [candidate for candidate in present if os.access(candidate, os.X_OK)]
+    if not runnable:
+        raise LaunchError(COMMAND_NOT_RUNNABLE, f"'{name}' cannot be run: it is not executable (chmod +x {name})")
+    return runnable[0]
+
+
+def _refusal(name: str, program: str, directory: str, error: OSError) -> str:
+    if error.filename == directory:
+        return f"the working directory cannot be entered: {error.strerror}"
+    if error.errno == errno.ENOENT and os.path.exists(program):
+        return f"'{name}' cannot be run: the interpreter in its first line is missing"
+    return f"'{name}' cannot be run: {error.strerror}"
+
+
+def _nearest_executable(command: str, search_path: str) -> str | None:
+    # Only a failure pays for this import.
+    import difflib
+
+    names: set[str] = set()
+    for folder in search_path.split(":"):
+        try:
+            names.update(os.listdir(folder or "."))
+        except OSError:
+            continue
+    return next(iter(difflib.get_close_matches(command.rpartition("/")[2], sorted(names), n=1)), None)
+
+
+def _pipe() -> tuple[int, int]:
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(reading, False)
+    try:
+        fcntl.fcntl(writing, _F_SETPIPE_SZ, _PIPE_BYTES)
+    except OSError:
+        # Above the user's pipe quota the kernel keeps the small default: slower, not wrong.
+        return reading, writing
+    return reading, writing

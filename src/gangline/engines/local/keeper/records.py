@@ -1,0 +1,163 @@
+"""What a keeper knows of its attempt, on disk: the only source of news for the engine, and for a keeper's successor.
+
+The file is replaced atomically. A start is recorded before it happens, so no successor starts a replica again.
+"""
+# ruff: noqa: PTH105, PTH123  -- pathlib would cost the keeper a fifth of its start
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from enum import StrEnum
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Status(StrEnum):
+    """Where a replica is."""
+
+    STARTING = "starting"
+    """Recorded before the fork: from here on nobody starts this incarnation again."""
+    RUNNING = "running"
+    EXITED = "exited"
+    LOST = "lost"
+
+
+class Stage(StrEnum):
+    """Where the moving of data is."""
+
+    NONE = "none"
+    RUNNING = "running"
+    DONE = "done"
+
+
+class ReplicaRecord:
+    """One replica as it was last seen."""
+
+    __slots__ = (
+        "cgroup",
+        "exit_code",
+        "finished_at",
+        "incarnation",
+        "message",
+        "name",
+        "pid",
+        "started_at",
+        "status",
+    )
+
+    def __init__(self, name: str, incarnation: int, status: Status) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.status = status
+        self.pid: int | None = None
+        self.cgroup: str | None = None
+        self.started_at: float | None = None
+        self.finished_at: float | None = None
+        self.exit_code: int | None = None
+        self.message = ""
+
+    def run(self, pid: int) -> None:
+        """Note that the replica's program runs."""
+        self.status = Status.RUNNING
+        self.pid = pid
+        self.started_at = wall_clock()
+
+    def exit(self, exit_code: int, message: str) -> None:
+        """Note how the replica ended."""
+        self.status = Status.EXITED
+        self.pid = None
+        self.finished_at = wall_clock()
+        self.exit_code = exit_code
+        self.message = message
+
+    def lose(self, message: str) -> None:
+        """Note that the replica is gone and that nobody saw it exit."""
+        self.status = Status.LOST
+        self.pid = None
+        self.finished_at = wall_clock()
+        self.message = message
+
+    def as_json(self) -> dict[str, object]:
+        """Return the fields by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, object]) -> ReplicaRecord:
+        """Read what ``as_json`` wrote."""
+        record = cls("", 0, Status.STARTING)
+        for name in cls.__slots__:
+            setattr(record, name, fields[name])
+        record.status = Status(str(fields["status"]))
+        return record
+
+
+class AttemptRecord:
+    """Everything a keeper knows."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.boot = boot_id()
+        self.keeper_pid = os.getpid()
+        self.replicas: dict[str, ReplicaRecord] = {}
+        self.inputs = Stage.NONE
+        self.inputs_at: float | None = None
+        self.outputs = Stage.NONE
+        self.outputs_at: float | None = None
+        self.failure: dict[str, object] | None = None
+        self.stopped_at: float | None = None
+
+    @classmethod
+    def load(cls, path: str) -> AttemptRecord:
+        """Read what an earlier keeper left; without a file, nothing has happened yet."""
+        record = cls(path)
+        try:
+            with open(path, "rb") as file:
+                fields = json.loads(file.read())
+        except FileNotFoundError:
+            return record
+        record.boot = fields["boot"]
+        record.keeper_pid = fields["keeper_pid"]
+        record.replicas = {entry["name"]: ReplicaRecord.from_json(entry) for entry in fields["replicas"]}
+        record.inputs = Stage(fields["inputs"])
+        record.outputs = Stage(fields["outputs"])
+        for name in ("inputs_at", "outputs_at", "failure", "stopped_at"):
+            setattr(record, name, fields[name])
+        return record
+
+    def save(self) -> None:
+        """Put everything on disk, whole or not at all."""
+        fields = {
+            "boot": self.boot,
+            "keeper_pid": self.keeper_pid,
+            "replicas": [record.as_json() for record in self.replicas.values()],
+            "inputs": self.inputs,
+            "inputs_at": self.inputs_at,
+            "outputs": self.outputs,
+            "outputs_at": self.outputs_at,
+            "failure": self.failure,
+            "stopped_at": self.stopped_at,
+        }
+        draft = self._path + ".draft"
+        with open(draft, "wb") as file:
+            file.write(json.dumps(fields).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, self._path)
+
+    def fail(self, reason: str, message: str, *, permanent: bool = False) -> None:
+        """Note that the gang cannot go on; the first reason stands."""
+        if self.failure is None:
+            self.failure = {"reason": reason, "message": message, "permanent": permanent, "at": wall_clock()}
+
+
+def boot_id() -> str:
+    """Return what identifies this run of the machine: process ids of another run mean nothing."""
+    with open(BOOT_ID, encoding="ascii") as file:
+        return file.read().strip()
+
+
+def wall_clock() -> float:
+    """Return the time. A keeper is the edge of the system: nobody is there to hand it a clock."""
+    return time.time_ns() / 1e9

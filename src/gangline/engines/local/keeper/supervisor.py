@@ -1,0 +1,391 @@
+"""The keeper's loop: what is wanted (the order) against what is (the record), one event at a time, in one thread.
+
+The loop never waits for a replica, for the disk of a replica's log, or for the engine.
+"""
+# ruff: noqa: PTH108, PTH110  -- pathlib would cost the keeper a fifth of its start
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import time
+
+from . import cgroups, launch, processes
+from .orders import Order, ReplicaOrder
+from .output import LogWriter
+from .records import AttemptRecord, ReplicaRecord, Stage, Status, boot_id, wall_clock
+from .replica import LiveReplica
+from .stages import StageProcess
+
+_TICK_SECONDS = 0.02
+_DISK_RETRY_SECONDS = 1.0
+_LEFTOVER_SECONDS = 10.0
+_STAGE_FAILURES = {"prepare": "InputsFailed", "outputs": "OutputsFailed"}
+
+
+class Keeper:
+    """Keeps one attempt from its first start until nothing of it is left."""
+
+    def __init__(self, directory: str, listener: socket.socket) -> None:
+        self._directory = directory
+        self._order = Order(f"{directory}/order.json")
+        self._successor = os.path.exists(f"{directory}/state.json")
+        self._record = AttemptRecord.load(f"{directory}/state.json")
+        self._selector = selectors.DefaultSelector()
+        self._listener = listener
+        self._engines: dict[socket.socket, bytes] = {}
+        self._held_addresses: dict[str, socket.socket] = {}
+        self._live: dict[str, LiveReplica] = {}
+        self._stage: StageProcess | None = None
+        self._gang_group: cgroups.GangGroup | None = None
+        self._stop_at: float | None = None
+        self._finishing = False
+        self._changed = True
+        self._done = False
+
+    def run(self) -> None:
+        """Take over what an earlier keeper left, then serve until the attempt is stopped."""
+        self._watch_children()
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._take_over()
+        if self._order.use_cgroups:
+            self._gang_group = cgroups.make_gang_group(f"gangline-{self._order.token}")
+        # A successor waits to be told: the order it finds may be older than the wish to stop.
+        if not self._successor:
+            self._reconcile()
+        while True:
+            self._publish()
+            if self._done:
+                return
+            for key, _ in self._selector.select(self._patience()):
+                key.data(key.fileobj)
+            self._collect()
+            self._advance()
+
+    # The past ------------------------------------------------------------------------------------------------
+
+    def _take_over(self) -> None:
+        """End what an earlier keeper left running and report it lost: nobody can see those processes exit any more."""
+        orphaned = [
+            entry for entry in self._record.replicas.values() if entry.status in (Status.STARTING, Status.RUNNING)
+        ]
+        same_boot = self._record.boot == boot_id()
+        if orphaned and same_boot:
+            self._kill_leftovers()
+        for entry in orphaned:
+            entry.lose("its keeper was killed" if same_boot else "the machine was restarted")
+            if entry.cgroup is not None:
+                cgroups.remove(entry.cgroup)
+                entry.cgroup = None
+        if self._record.outputs is Stage.RUNNING:
+            self._record.outputs = Stage.NONE
+        self._record.boot = boot_id()
+        self._record.keeper_pid = os.getpid()
+
+    def _kill_leftovers(self) -> None:
+        prefix = f"{launch.MARKER}={self._order.token}:".encode()
+        deadline = time.monotonic() + _LEFTOVER_SECONDS
+        while time.monotonic() < deadline:
+            groups = [entry.cgroup for entry in self._record.replicas.values() if entry.cgroup is not None]
+            found = {pid for group in groups for pid in cgroups.members(group)}
+            found.update(pid for pid in processes.everyone() if processes.begins_with(pid, prefix))
+            living = [pid for pid in found if processes.alive(pid)]
+            if not living:
+                return
+            processes.kill_and_wait(living, deadline - time.monotonic())
+
+    # Orders --------------------------------------------------------------------------------------------------
+
+    def _accept(self, listener: object) -> None:
+        connection, _ = self._listener.accept()
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        if struct.unpack("3i", credentials)[1] not in (os.getuid(), 0):
+            connection.close()
+            return
+        connection.setblocking(False)
+        self._engines[connection] = b""
+        self._selector.register(connection, selectors.EVENT_READ, self._hear)
+        self._poke(connection)
+
+    def _hear(self, connection: object) -> None:
+        assert isinstance(connection, socket.socket)
+        try:
+            data = connection.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(connection)
+            del self._engines[connection]
+            connection.close()
+            return
+        *lines, self._engines[connection] = (self._engines[connection] + data).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+
+    def _obey(self, order: dict[str, object]) -> None:
+        if order["do"] == "run":
+            self._order = Order(f"{self._directory}/order.json")
+            self._reconcile()
+        elif order["do"] == "finish":
+            self._finishing = True
+            for live in self._live.values():
+                live.ask_to_end(self._order.grace_seconds)
+        elif order["do"] == "stop":
+            grace = float(str(order["grace_seconds"]))
+            self._stop_at = min(self._stop_at or float("inf"), time.monotonic() + grace)
+            if self._stage is not None:
+                self._stage.kill()
+            for live in self._live.values():
+                live.ask_to_end(grace)
+
+    # What is wanted --------------------------------------------------------------------------------------------
+
+    def _reconcile(self) -> None:
+        """Start what is missing and stop what is not listed."""
+        self._hold_addresses()
+        if self._record.failure is not None or self._stop_at is not None or self._finishing:
+            return
+        wanted = self._order.replicas
+        for name, live in self._live.items():
+            if name not in wanted or wanted[name].incarnation > live.record.incarnation:
+                live.unwanted |= name not in wanted
+                live.ask_to_end(self._order.grace_seconds)
+        for name in [name for name in self._record.replicas if name not in wanted and name not in self._live]:
+            del self._record.replicas[name]
+            self._changed = True
+        missing = [replica for replica in wanted.values() if self._is_missing(replica)]
+        for replica in [replica for replica in missing if replica.started]:
+            entry = ReplicaRecord(replica.name, replica.incarnation, Status.LOST)
+            entry.lose("there is no trace of it on this machine")
+            self._record.replicas[replica.name] = entry
+            self._changed = True
+        self._prepare_or_start([replica for replica in missing if not replica.started])
+
+    def _is_missing(self, replica: ReplicaOrder) -> bool:
+        entry = self._record.replicas.get(replica.name)
+        return replica.name not in self._live and (entry is None or entry.incarnation < replica.incarnation)
+
+    def _prepare_or_start(self, replicas: list[ReplicaOrder]) -> None:
+        if not replicas or self._stage is not None:
+            return
+        needs_inputs = bool(self._order.inputs) and self._record.inputs is not Stage.DONE
+        unprepared = [replica.name for replica in replicas if not os.path.exists(self._scratch(replica.name))]
+        if needs_inputs or (self._order.code_archive and unprepared):
+            if needs_inputs:
+                self._record.inputs, self._record.inputs_at = Stage.RUNNING, wall_clock()
+            self._begin_stage("prepare", unprepared)
+            return
+        self._start(replicas)
+
+    def _start(self, replicas: list[ReplicaOrder]) -> None:
+        """Record all, then start all: however the keeper ends, nothing recorded is started again."""
+        for replica in replicas:
+            entry = ReplicaRecord(replica.name, replica.incarnation, Status.STARTING)
+            entry.cgroup = f"{self._gang_group.path}/{replica.name}" if self._gang_group is not None else None
+            self._record.replicas[replica.name] = entry
+        self._changed = True
+        if not self._save():
+            for replica in replicas:
+                del self._record.replicas[replica.name]
+            self._record.fail("DiskFull", "the start could not be recorded: no space on the disk of the data directory")
+            return
+        launches = [
+            launch.Launch(replica, self._scratch(replica.name), self._record.replicas[replica.name].cgroup)
+            for replica in replicas
+        ]
+        launch.launch_all(launches, self._gang_group)
+        self._changed = True
+        for launched in launches:
+            self._follow(launched, self._record.replicas[launched.order.name])
+
+    def _follow(self, launched: launch.Launch, entry: ReplicaRecord) -> None:
+        entry.cgroup = launched.group
+        if launched.pid is None:
+            launched.pipes.close_reading()
+            entry.exit(launched.exit_code, launched.message)
+            return
+        entry.run(launched.pid)
+        writer = LogWriter(
+            f"{self._directory}/logs",
+            entry.name,
+            file_bytes=self._order.log_file_bytes,
+            file_count=self._order.log_files,
+        )
+        live = self._live[entry.name] = LiveReplica(launched, entry, writer)
+        for descriptor in live.streams:
+            self._selector.register(descriptor, selectors.EVENT_READ, lambda fd: self._read_output(live, fd))
+
+    def _scratch(self, name: str) -> str:
+        return f"{self._directory}/scratch/{name}"
+
+    def _hold_addresses(self) -> None:
+        """Hold a name per address for as long as the keeper lives; the engines of this machine look for it."""
+        wanted = {replica.address for replica in self._order.replicas.values() if replica.address}
+        wanted |= {live.order.address for live in self._live.values()}
+        for address in wanted - self._held_addresses.keys():
+            holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                holder.bind(f"\0gangline/address/{address}")
+            except OSError as error:
+                holder.close()
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+            self._held_addresses[address] = holder
+        for address in self._held_addresses.keys() - wanted:
+            self._held_addresses.pop(address).close()
+
+    # What happens ----------------------------------------------------------------------------------------------
+
+    def _watch_children(self) -> None:
+        processes.adopt_orphans()
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # Orders come through the socket alone: a stray signal to the process group must not end the attempt.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        self._selector.register(reading, selectors.EVENT_READ, lambda fd: os.read(fd, 65536))
+
+    def _read_output(self, live: LiveReplica, descriptor: int) -> None:
+        if not live.read_output(descriptor):
+            self._selector.unregister(descriptor)
+
+    def _collect(self) -> None:
+        """Learn of every process that has ended."""
+        by_pid = {live.pid: live for live in self._live.values()}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in by_pid:
+                by_pid[pid].wait_status = status
+            elif self._stage is not None and pid == self._stage.pid:
+                self._stage.wait_status = status
+
+    def _advance(self) -> None:
+        for name, live in list(self._live.items()):
+            if live.is_over():
+                self._conclude(name, live)
+        if self._stage is not None and self._stage.wait_status is not None:
+            self._end_stage(self._stage)
+        if self._live or self._stage is not None:
+            return
+        if self._stop_at is not None:
+            self._clean_up()
+        elif self._finishing and self._record.outputs is Stage.NONE and self._record.failure is None:
+            self._store_outputs()
+
+    def _conclude(self, name: str, live: LiveReplica) -> None:
+        for descriptor in live.streams:
+            if descriptor in self._selector.get_map():
+                self._selector.unregister(descriptor)
+        live.conclude()
+        del self._live[name]
+        self._changed = True
+        if live.unwanted:
+            del self._record.replicas[name]
+        self._reconcile()
+
+    def _begin_stage(self, kind: str, replicas: list[str]) -> None:
+        self._stage = StageProcess(kind, self._directory, replicas)
+        self._selector.register(self._stage.stderr, selectors.EVENT_READ, lambda _: self._hear_stage())
+        self._changed = True
+
+    def _hear_stage(self) -> None:
+        if self._stage is not None and not self._stage.read():
+            self._selector.unregister(self._stage.stderr)
+
+    def _end_stage(self, stage: StageProcess) -> None:
+        self._stage = None
+        if stage.stderr in self._selector.get_map():
+            self._selector.unregister(stage.stderr)
+        failure = stage.conclude()
+        self._changed = True
+        if self._stop_at is not None:
+            return
+        if failure is not None:
+            message, permanent = failure
+            self._record.fail(_STAGE_FAILURES[stage.kind], message, permanent=permanent)
+        elif stage.kind == "outputs":
+            self._record.outputs, self._record.outputs_at = Stage.DONE, wall_clock()
+        else:
+            if self._order.inputs:
+                self._record.inputs = Stage.DONE
+            self._reconcile()
+
+    def _store_outputs(self) -> None:
+        if self._order.outputs:
+            self._record.outputs = Stage.RUNNING
+            self._begin_stage("outputs", [])
+        else:
+            self._record.outputs, self._record.outputs_at = Stage.DONE, wall_clock()
+            self._changed = True
+
+    def _clean_up(self) -> None:
+        """Leave nothing but what the user may still read: logs, metrics, results, checkpoints and this record."""
+        while leftovers := processes.descendants(os.getpid()):
+            processes.kill_and_wait(leftovers, _LEFTOVER_SECONDS)
+            self._collect()
+        if self._gang_group is not None:
+            cgroups.remove(self._gang_group.path)
+        # Imported here because it loads compression libraries: a start should not pay for what only the end needs.
+        import shutil
+
+        shutil.rmtree(f"{self._directory}/scratch", ignore_errors=True)
+        self._record.stopped_at = wall_clock()
+        self._changed = True
+        self._done = True
+
+    # News ------------------------------------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        """Put the record on disk, then tell the engine to look; while the disk is full both wait for room."""
+        if not self._changed or not self._save():
+            return
+        if self._done:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._order.active_marker)
+        for connection in list(self._engines):
+            self._poke(connection)
+
+    def _save(self) -> bool:
+        try:
+            self._record.save()
+        except OSError as error:
+            sys.stderr.write(f"the record could not be written: {error}\n")
+            return False
+        self._changed = False
+        return True
+
+    def _poke(self, connection: socket.socket) -> None:
+        try:
+            connection.send(b".")
+        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+            # Unread pokes say the same; a broken connection is noticed when it is read.
+            return
+
+    def _patience(self) -> float | None:
+        """How long nothing may happen before the loop must look by itself."""
+        waits = []
+        if self._changed:
+            waits.append(_DISK_RETRY_SECONDS)
+        now = time.monotonic()
+        for live in self._live.values():
+            if live.wait_status is not None:
+                waits.append(_TICK_SECONDS)
+            elif live.kill_at is not None:
+                waits.append(max(live.kill_at - now, _TICK_SECONDS))
+        return min(waits, default=None)

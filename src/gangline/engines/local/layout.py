@@ -1,0 +1,68 @@
+"""Where everything of the local engine lies below its root directory."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from gangline.model import GangId, JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths by meaning.
+
+    active/JOB.ATTEMPT           an empty file per attempt that is not known to be stopped
+    code/DIGEST.tar.gz           code archives, put there by whoever accepts jobs
+    jobs/JOB/data|results|checkpoints    shared by the job's replicas, kept across attempts
+    jobs/JOB/receipts            which inputs were fetched already
+    jobs/JOB/attempts/N          order, record, lock and log of the keeper; logs, metrics and scratch of the replicas
+    """
+
+    root: Path
+
+    @property
+    def active(self) -> Path:
+        """The markers of attempts that are not known to be stopped."""
+        return self.root / "active"
+
+    def job(self, job_id: JobId) -> Path:
+        """Everything one job has."""
+        return self.root / "jobs" / _file_name(job_id)
+
+    def attempts(self, job_id: JobId) -> list[int]:
+        """The attempts of a job that left something, oldest first."""
+        folder = self.job(job_id) / "attempts"
+        return sorted(int(entry.name) for entry in folder.iterdir()) if folder.exists() else []
+
+    def attempt(self, gang_id: GangId) -> Path:
+        """Everything one attempt has."""
+        return self.job(gang_id.job_id) / "attempts" / str(gang_id.attempt)
+
+    def logs(self, gang_id: GangId) -> Path:
+        """One directory of log files per replica."""
+        return self.attempt(gang_id) / "logs"
+
+    def metrics(self, gang_id: GangId, replica: str) -> Path:
+        """The file to which a replica appends its metrics."""
+        return self.attempt(gang_id) / "metrics" / f"{replica}.jsonl"
+
+    def marker(self, gang_id: GangId) -> Path:
+        """The file that exists until the attempt is stopped."""
+        return self.active / f"{_file_name(gang_id.job_id)}.{gang_id.attempt}"
+
+    def active_gangs(self) -> list[GangId]:
+        """Every attempt that is not known to be stopped."""
+        if not self.active.exists():
+            return []
+        names = sorted(entry.name for entry in self.active.iterdir())
+        return [GangId(JobId(unquote(name.rpartition(".")[0])), int(name.rpartition(".")[2])) for name in names]
+
+    def code_archive(self, digest: str) -> Path:
+        """The archive of a job's code."""
+        return self.root / "code" / f"{digest}.tar.gz"
+
+
+def _file_name(text: str) -> str:
+    """Ids are other people's words: no separator, and no leading dot, reaches the file system."""
+    quoted = quote(text, safe="")
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted

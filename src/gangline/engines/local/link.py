@@ -1,0 +1,195 @@
+"""The engine's end of one attempt: starts its keeper, passes orders on, and turns the keeper's record into events."""
+
+import asyncio
+import contextlib
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from gangline.engines.interface import EngineEvent
+from gangline.engines.local.keeper.records import Status
+from gangline.engines.local.layout import Layout
+from gangline.engines.local.metrics import MetricTail
+from gangline.engines.local.news import news_of
+from gangline.engines.local.wire import Order, ReplicaOrder, read_order, read_record
+from gangline.errors import EngineError
+from gangline.lifecycle.events import GangEvent, GangFailed, GangStopped, ReplicaExited, ReplicaLost, ReplicaStarted
+from gangline.model import Clock, GangId, ReplicaId
+
+_KEEPER = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from keeper.__main__ import main; main()"
+_RETRY_SECONDS = 0.2
+_RETRIES_BEFORE_REPORT = 3
+_REPLICA_NEWS = (ReplicaStarted, ReplicaExited, ReplicaLost)
+
+
+class GangLink:
+    """One attempt that is not known to be stopped."""
+
+    def __init__(self, gang_id: GangId, layout: Layout, clock: Clock, publish: Callable[[EngineEvent], None]) -> None:
+        self.gang_id = gang_id
+        self._layout = layout
+        self._directory = layout.attempt(gang_id)
+        self._clock = clock
+        self._publish = publish
+        self.order = read_order(self._directory)
+        self.record = read_record(self._directory)
+        self._leaving: dict[str, ReplicaOrder] = {}
+        self._orders: list[dict[str, object]] = []
+        """What the controller has asked for in this life; said again to every new keeper."""
+        self._stop_wanted = False
+        self._writer: asyncio.StreamWriter | None = None
+        self._wake = asyncio.Event()
+        self._told: set[GangEvent] = set()
+        self._tails: dict[str, MetricTail] = {}
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing of the attempt is left."""
+        return self.record.stopped_at is not None
+
+    def holdings(self) -> list[ReplicaOrder]:
+        """Return the orders whose CPUs, GPUs and addresses are taken, those of replicas on their way out included."""
+        listed = self.order.replicas if self.order else []
+        return [*listed, *self._leaving.values()]
+
+    def run(self, order: Order) -> None:
+        """Make what exists agree with an order that is on disk already."""
+        names = {replica.name for replica in order.replicas}
+        self._leaving |= {gone.name: gone for gone in self.holdings() if gone.name not in names}
+        self._leaving = {name: gone for name, gone in self._leaving.items() if name not in names}
+        self.order = order
+        self._say({"do": "run"})
+
+    def finish(self) -> None:
+        """Stop what still runs and store the outputs."""
+        self._say({"do": "finish"})
+
+    def stop(self, grace_seconds: float) -> None:
+        """Stop everything."""
+        self._stop_wanted = True
+        self._say({"do": "stop", "grace_seconds": grace_seconds})
+
+    async def serve(self) -> None:
+        """Follow the attempt until it is stopped, through as many keepers as it takes."""
+        failures = 0
+        while not self.look():
+            if not self._orders and not self.record.boot:
+                # Nothing was ever started and nobody has asked for anything yet.
+                await self._wake.wait()
+            try:
+                reader = await self._connect()
+            except EngineError as error:
+                failures += 1
+                if failures == _RETRIES_BEFORE_REPORT:
+                    self._tell(self._cannot_keep(str(error)))
+                if self._stop_wanted and not self.record.boot:
+                    self._abandon()
+                    return
+                await asyncio.sleep(_RETRY_SECONDS * min(failures, 20))
+                continue
+            failures = 0
+            await self._listen(reader)
+
+    def look(self) -> bool:
+        """Tell what has happened since the last look; True once the attempt is stopped."""
+        self.record = read_record(self._directory)
+        self.read_metrics()
+        present = {record.name for record in self.record.replicas}
+        self._leaving = {name: gone for name, gone in self._leaving.items() if name in present}
+        listed = {replica.name for replica in self.order.replicas} if self.order else set()
+        for event in news_of(self.gang_id, self.record):
+            # News of a replica that was taken out of the gang would speak of nobody the controller knows.
+            if not isinstance(event, _REPLICA_NEWS) or str(event.replica) in listed:
+                self._tell(event)
+        return self.stopped
+
+    def read_metrics(self) -> None:
+        """Tell what training code has reported since."""
+        for replica in self.order.replicas if self.order else ():
+            tail = self._tails.get(replica.name)
+            if tail is None:
+                path = self._layout.metrics(self.gang_id, replica.name)
+                tail = self._tails[replica.name] = MetricTail(path, self.gang_id.job_id, ReplicaId.parse(replica.name))
+            for metric in tail.read():
+                self._publish(metric)
+
+    def running(self) -> list[tuple[ReplicaOrder, int, str | None]]:
+        """Return the replicas that run, with their first process and their control group."""
+        orders = {order.name: order for order in self.holdings()}
+        return [
+            (orders[record.name], record.pid, record.cgroup)
+            for record in self.record.replicas
+            if record.status is Status.RUNNING and record.pid is not None and record.name in orders
+        ]
+
+    def _tell(self, event: GangEvent) -> None:
+        if event not in self._told:
+            self._told.add(event)
+            self._publish(event)
+
+    def _say(self, order: dict[str, object]) -> None:
+        if order not in self._orders:
+            self._orders.append(order)
+        if self._writer is not None:
+            self._writer.write(msgspec.json.encode(order) + b"\n")
+        self._wake.set()
+
+    async def _connect(self) -> asyncio.StreamReader:
+        if self.order is None:
+            raise EngineError(f"attempt {self.gang_id} has no order")
+        address = f"\0{self.order.socket_name}"
+        try:
+            reader, self._writer = await asyncio.open_unix_connection(address)
+        except OSError:
+            await self._start_keeper(self.order)
+            try:
+                reader, self._writer = await asyncio.open_unix_connection(address)
+            except OSError as error:
+                # The keeper that held the lock has just ended; the next look tells how.
+                raise EngineError(f"the keeper of attempt {self.gang_id} does not answer: {error}") from error
+        for order in self._orders:
+            self._writer.write(msgspec.json.encode(order) + b"\n")
+        return reader
+
+    async def _start_keeper(self, order: Order) -> None:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", "-c", _KEEPER, str(self._directory), order.socket_name),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise EngineError(f"no keeper could be started: {error}") from error
+        _, problem = await process.communicate()
+        if process.returncode:
+            raise EngineError(f"the keeper could not start: {problem.decode(errors='replace').strip()}")
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while await reader.read(4096):
+                if self.look():
+                    break
+        except ConnectionResetError:
+            return
+        finally:
+            if self._writer is not None:
+                self._writer.close()
+                with contextlib.suppress(OSError):
+                    await self._writer.wait_closed()
+                self._writer = None
+
+    def _abandon(self) -> None:
+        """Take down an attempt that never began: there is no keeper, no record, and so no process."""
+        shutil.rmtree(self._directory / "scratch", ignore_errors=True)
+        self._layout.marker(self.gang_id).unlink(missing_ok=True)
+        job_id, attempt = self.gang_id
+        self._tell(GangStopped(job_id=job_id, at=self._clock.now(), attempt=attempt))
+
+    def _cannot_keep(self, message: str) -> GangFailed:
+        job_id, attempt = self.gang_id
+        now = self._clock.now()
+        return GangFailed(job_id=job_id, at=now, attempt=attempt, reason="KeeperFailed", message=message)

@@ -1,0 +1,144 @@
+"""From a gang to the keeper's order: addresses, CPUs, GPUs and environment of every replica."""
+
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gangline.dialects.frameworks import hostfile
+from gangline.engines.local.addresses import Addresses
+from gangline.engines.local.allocation import Allocation
+from gangline.engines.local.environment import environment_of, expand, job_directories
+from gangline.engines.local.layout import Layout
+from gangline.engines.local.machine import LocalNode
+from gangline.engines.local.wire import Order, ReplicaOrder, write_order
+from gangline.errors import EngineError
+from gangline.model import DataMove, Framework, Gang, GangReplica, NodeName, ReplicaId
+
+_REMOTE_SHELL = """#!/bin/sh
+# Every host of the hostfile is this machine: drop the host, run the rest.
+shift
+exec /bin/sh -c "$*"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLimits:
+    """How much output is kept per replica."""
+
+    file_bytes: int = 64 << 20
+    files: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderWriter:
+    """Turns gangs into orders. What a replica was given once it keeps for as long as it is listed."""
+
+    layout: Layout
+    addresses: Addresses
+    log_limits: LogLimits
+    use_cgroups: bool
+
+    def write(
+        self, gang: Gang, *, known: Order | None, nodes: Mapping[NodeName, LocalNode], others: Iterable[ReplicaOrder]
+    ) -> Order:
+        """Make the attempt's directories and its order. Raises EngineError if what it needs is not there."""
+        token = known.token if known else secrets.token_hex(8)
+        kept = {order.name: order for order in known.replicas} if known else {}
+        addresses = self._addresses(gang, kept)
+        allocation = Allocation([*others, *(kept[name] for name in kept)])
+        given = {replica.id: self._give(gang, replica, kept, allocation, nodes) for replica in gang.replicas}
+        replicas = [
+            ReplicaOrder(
+                name=str(replica.id),
+                incarnation=replica.incarnation,
+                started=replica.started,
+                command=self._command(gang, replica),
+                environment=environment_of(
+                    self.layout,
+                    gang,
+                    replica,
+                    token=token,
+                    inherited=os.environ,
+                    addresses=addresses,
+                    gpus=tuple(given[replica.id][1]),
+                ),
+                node=replica.node,
+                cpus=given[replica.id][0],
+                cpu_millis=gang.spec.role(replica.id.role).resources.cpu_millis,
+                memory_mib=gang.spec.role(replica.id.role).resources.memory_mib,
+                gpu_millis=given[replica.id][1],
+                address=addresses[replica.id][0],
+            )
+            for replica in gang.replicas
+        ]
+        order = self._order(gang, token, replicas)
+        self._make_directories(gang, addresses)
+        write_order(self.layout.attempt(gang.id), order)
+        return order
+
+    def _addresses(self, gang: Gang, kept: Mapping[str, ReplicaOrder]) -> dict[ReplicaId, tuple[str, int]]:
+        ports = {role.name: role.port for role in gang.spec.roles}
+        addresses = {}
+        for replica in gang.replicas:
+            port = ports[replica.id.role]
+            known = kept.get(str(replica.id))
+            addresses[replica.id] = (known.address if known else self.addresses.take(port), port)
+        return addresses
+
+    def _give(
+        self,
+        gang: Gang,
+        replica: GangReplica,
+        kept: Mapping[str, ReplicaOrder],
+        allocation: Allocation,
+        nodes: Mapping[NodeName, LocalNode],
+    ) -> tuple[list[int], dict[str, int]]:
+        if known := kept.get(str(replica.id)):
+            return known.cpus, known.gpu_millis
+        node = nodes.get(replica.node)
+        if node is None:
+            raise EngineError(f"this machine has no node '{replica.node}'")
+        return allocation.choose(node, gang.spec.role(replica.id.role).resources)
+
+    def _command(self, gang: Gang, replica: GangReplica) -> list[str]:
+        command = gang.spec.role(replica.id.role).command
+        if not command:
+            raise EngineError(f"role '{replica.id.role}' has no command, and this engine runs no images")
+        return list(command)
+
+    def _order(self, gang: Gang, token: str, replicas: list[ReplicaOrder]) -> Order:
+        variables = job_directories(self.layout, gang)
+        digest = (gang.spec.code or "").removeprefix("sha256:")
+        return Order(
+            job_id=gang.id.job_id,
+            attempt=gang.id.attempt,
+            token=token,
+            active_marker=str(self.layout.marker(gang.id)),
+            grace_seconds=gang.spec.policy.grace_seconds,
+            log_file_bytes=self.log_limits.file_bytes,
+            log_files=self.log_limits.files,
+            use_cgroups=self.use_cgroups,
+            code_archive=str(self.layout.code_archive(digest)) if digest else None,
+            inputs=_moves(gang.spec.inputs, variables),
+            outputs=_moves(gang.spec.outputs, variables),
+            receipts=str(self.layout.job(gang.id.job_id) / "receipts"),
+            replicas=replicas,
+        )
+
+    def _make_directories(self, gang: Gang, addresses: Mapping[ReplicaId, tuple[str, int]]) -> None:
+        attempt = self.layout.attempt(gang.id)
+        for folder in (attempt / "logs", attempt / "metrics", attempt / "scratch", self.layout.active):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name in ("data", "results", "checkpoints"):
+            (self.layout.job(gang.id.job_id) / name).mkdir(exist_ok=True, mode=0o700)
+        if gang.spec.framework is Framework.MPI:
+            (attempt / "hostfile").write_text(hostfile(gang.spec, addresses))
+            shell = attempt / "remote-shell"
+            shell.write_text(_REMOTE_SHELL)
+            shell.chmod(0o700)
+        self.layout.marker(gang.id).touch(mode=0o600)
+
+
+def _moves(moves: Iterable[DataMove], variables: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(expand(move.source, variables), expand(move.target, variables)) for move in moves]

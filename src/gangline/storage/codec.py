@@ -1,0 +1,40 @@
+"""Values as JSON text and back: the one format in which stores keep jobs, journal records and queues.
+
+Reading is forgiving, so that a record of an older Gangline stays readable: a missing field takes its default and an
+unknown one is ignored. A field that is ever renamed or that changes its meaning needs a migration.
+"""
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from gangline.errors import GanglineError, StorageError
+from gangline.model import Job, Queue
+from gangline.storage.interface import Record
+
+Value = TypeVar("Value")
+
+
+class Codec(Generic[Value]):
+    """Writes and reads values of one kind."""
+
+    def __init__(self, kind: type[Value]) -> None:
+        self._kind = kind
+        self._decoder = msgspec.json.Decoder(kind)
+
+    def encode(self, value: Value) -> str:
+        """Return the value as JSON text."""
+        return msgspec.json.encode(value).decode()
+
+    def decode(self, text: str | bytes) -> Value:
+        """Read a value back; raises StorageError if the text is damaged."""
+        try:
+            return self._decoder.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, GanglineError) as error:
+            # The model refuses values that break its rules; in a store that is damage, not a user's mistake.
+            raise StorageError(f"a kept {self._kind.__name__.lower()} is unreadable: {error}") from error
+
+
+JOBS = Codec(Job)
+RECORDS = Codec(Record)
+QUEUES = Codec(Queue)

@@ -1,0 +1,75 @@
+"""Threads that own the connections, so that the event loop never waits for a disk or a server."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Concatenate, ParamSpec, TypeVar
+
+from gangline.storage.sql.database import Database, Session
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+_READERS = 4
+
+
+class SessionThreads:
+    """A few threads to write and a few to read, each with a session of its own.
+
+    A caller that is cancelled stops waiting; what it asked for may still happen.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._own = threading.local()
+        self._sessions: set[Session] = set()
+        self._writers = ThreadPoolExecutor(database.writers, thread_name_prefix="gangline-store-write")
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="gangline-store-read")
+
+    async def write(
+        self,
+        work: Callable[Concatenate[Session, Arguments], Result],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result:
+        """Do work with a session inside one transaction."""
+
+        def transact() -> Result:
+            session = self._session()
+            with session.transaction():
+                return work(session, *args, **kwargs)
+
+        return await asyncio.get_running_loop().run_in_executor(self._writers, transact)
+
+    async def read(
+        self,
+        work: Callable[Concatenate[Session, Arguments], Result],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result:
+        """Do work with a session that changes nothing."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._readers, lambda: work(self._session(), *args, **kwargs)
+        )
+
+    async def close(self) -> None:
+        """Finish what was begun, join the threads and close the sessions."""
+        await asyncio.to_thread(self._close)
+
+    def _session(self) -> Session:
+        """Return the calling thread's session, made at its first use and again when the last one was lost."""
+        session: Session | None = getattr(self._own, "session", None)
+        if session is None or session.broken:
+            if session is not None:
+                self._sessions.discard(session)
+                session.close()
+            session = self._own.session = self._database.connect()
+            self._sessions.add(session)
+        return session
+
+    def _close(self) -> None:
+        for threads in (self._writers, self._readers):
+            threads.shutdown()
+        for session in self._sessions:
+            session.close()

@@ -1,0 +1,145 @@
+"""A real PostgreSQL server for tests: one per test process, one database per test.
+
+It listens on a socket in a temporary directory only and gives up durability for speed. PostgreSQL refuses to run as
+root, so a root user's server runs as an unprivileged account.
+"""
+
+import atexit
+import functools
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_DEADLINE_SECONDS = 30.0
+_OPTIONS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_connections": "100",
+}
+
+
+def postgres_server() -> "PostgresServer":
+    """Return this process's server, started at the first call and stopped when the process ends.
+
+    Skips the calling test, visibly, when there is no PostgreSQL and it cannot be installed; on CI that is a failure.
+    """
+    programs = _programs()
+    if programs is None:
+        sentence = "no PostgreSQL server here: install Debian's package 'postgresql', or put initdb on PATH"
+        if os.environ.get("CI") == "true":
+            pytest.fail(sentence)
+        pytest.skip(sentence)
+    return _start(programs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresServer:
+    """A running server."""
+
+    process: "subprocess.Popen[bytes]"
+    directory: Path
+    numbers: "itertools.count[int]"
+
+    def address(self, database: str = "postgres") -> str:
+        """Return the address of one of its databases."""
+        return f"postgresql:///{database}?host={self.directory}&user=gangline"
+
+    def create_database(self) -> str:
+        """Make an empty database and return its address."""
+        import psycopg
+
+        name = f"test_{next(self.numbers)}"
+        with psycopg.connect(self.address(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return self.address(name)
+
+    def stop(self) -> None:
+        """End the server at once and remove its files."""
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait(_DEADLINE_SECONDS)
+        shutil.rmtree(self.directory)
+
+
+@functools.cache
+def _programs() -> Path | None:
+    """Return the directory of initdb and postgres, installing them where that is allowed."""
+    found = _installed()
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for arguments in (("update",), ("install", "--yes", "--no-install-recommends", "postgresql")):
+            subprocess.run(["apt-get", "--quiet", *arguments], env=environment, check=False)
+        found = _installed()
+    return found
+
+
+def _installed() -> Path | None:
+    on_path = shutil.which("initdb")
+    if on_path:
+        return Path(on_path).parent
+    by_version = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    newest = max(by_version, key=lambda path: float(path.parts[-3]), default=None)
+    return newest.parent if newest else None
+
+
+@functools.cache
+def _start(programs: Path) -> PostgresServer:
+    # A socket's path may have only 107 bytes: the system's temporary directory is short, a test's own is not.
+    directory = Path(tempfile.mkdtemp(prefix="gangline-postgres-"))
+    account = _account()
+    if account:
+        shutil.chown(directory, account["user"], account["group"])
+    data = directory / "data"
+    initdb = f"{programs}/initdb --username gangline --auth trust --no-sync --encoding UTF8 --locale C --pgdata"
+    subprocess.run([*initdb.split(), data], check=True, stdout=subprocess.DEVNULL, **account)
+    options = [f"--{name}={value}" for name, value in _OPTIONS.items()]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [programs / "postgres", "-D", data, f"--unix_socket_directories={directory}", *options],
+            stdout=log,
+            stderr=log,
+            cwd=directory,
+            **account,
+        )
+    server = PostgresServer(process=process, directory=directory, numbers=itertools.count(1))
+    atexit.register(server.stop)
+    _wait_until_ready(server)
+    return server
+
+
+def _account() -> Mapping[str, Any]:
+    """Return the arguments that make a child process run as somebody else, if this one runs as root."""
+    if os.geteuid() != 0:
+        return {}
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    entry = known.get("postgres") or known["nobody"]
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+def _wait_until_ready(server: PostgresServer) -> None:
+    import psycopg
+
+    deadline = time.monotonic() + _DEADLINE_SECONDS
+    while True:
+        try:
+            psycopg.connect(server.address()).close()
+        except psycopg.OperationalError:
+            if server.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError((server.directory / "log").read_text()) from None
+            time.sleep(0.02)
+        else:
+            return
