@@ -1,0 +1,1 @@
+"""The service as others reach it: the wire on one side, operations on the other, translation between them."""

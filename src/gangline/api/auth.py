@@ -1,0 +1,37 @@
+"""Who is at the other end of a connection."""
+
+import os
+import pwd
+import socket
+import struct
+
+from aiohttp import web
+
+from gangline.errors import PermissionDeniedError
+from gangline.operations import Caller
+
+_CREDENTIALS = struct.Struct("3i")
+_ROOT = 0
+
+
+def local_caller(request: web.Request) -> Caller:
+    """Return the user behind a Unix socket, as the kernel tells it; only the service's own user and root may ask.
+
+    The directory of the socket keeps others out already; this holds even if somebody opened it to them.
+    """
+    connection = None if request.transport is None else request.transport.get_extra_info("socket")
+    if connection is None or connection.family != socket.AF_UNIX:
+        raise PermissionDeniedError("this service answers on its own socket only")
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user_id, _ = _CREDENTIALS.unpack(raw)
+    if user_id not in (os.getuid(), _ROOT):
+        raise PermissionDeniedError(f"this service belongs to {user_name(os.getuid())}, not to {user_name(user_id)}")
+    return Caller(name=user_name(user_id))
+
+
+def user_name(user_id: int) -> str:
+    """Return the name of a user, or the number of one that has none (as in many containers)."""
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return f"user {user_id}"

@@ -1,0 +1,74 @@
+"""Handlers for what belongs to no single job: nodes, usage, queues, code archives, version and health."""
+
+from http import HTTPStatus
+
+from aiohttp import web
+
+from gangline import __version__, operations
+from gangline.api.rest.answers import json_answer
+from gangline.api.rest.context import desk_of
+from gangline.api.rest.parameters import Parameters
+from gangline.api.schemas.cluster import node_to_schema, queue_to_schema, usage_to_schema
+
+CODE_LIMIT_BYTES: web.AppKey[int] = web.AppKey("code_limit_bytes", int)
+_CHUNK_BYTES = 1 << 20
+
+
+async def nodes(request: web.Request) -> web.Response:
+    """Return every node."""
+    Parameters(request, ())
+    return json_answer([node_to_schema(node) for node in await operations.nodes(desk_of(request))])
+
+
+async def usage(request: web.Request) -> web.Response:
+    """Measure what is used now."""
+    Parameters(request, ())
+    return json_answer(usage_to_schema(await operations.usage(desk_of(request))))
+
+
+async def queues(request: web.Request) -> web.Response:
+    """Return every queue."""
+    Parameters(request, ())
+    return json_answer([queue_to_schema(queue) for queue in await operations.queues(desk_of(request))])
+
+
+async def head_code(request: web.Request) -> web.Response:
+    """Say whether an archive is here, so that a client need not send it."""
+    known = operations.has_code(desk_of(request), request.match_info["digest"])
+    return web.Response(status=HTTPStatus.OK if known else HTTPStatus.NOT_FOUND)
+
+
+async def put_code(request: web.Request) -> web.Response:
+    """Keep a code archive."""
+    chunks = request.content.iter_chunked(_CHUNK_BYTES)
+    await operations.put_code(
+        desk_of(request), request.match_info["digest"], chunks, limit_bytes=request.app[CODE_LIMIT_BYTES]
+    )
+    return web.Response(status=HTTPStatus.NO_CONTENT)
+
+
+async def version(request: web.Request) -> web.Response:
+    """Return the version of the service."""
+    Parameters(request, ())
+    desk_of(request)
+    return json_answer({"version": __version__})
+
+
+async def health(request: web.Request) -> web.Response:
+    """Answer if the service can answer at all; reads a record to prove it."""
+    Parameters(request, ())
+    await operations.queues(desk_of(request))
+    return json_answer({"status": "ok"})
+
+
+def routes() -> list[web.RouteDef]:
+    """Every path of this module."""
+    return [
+        web.get("/v1/nodes", nodes),
+        web.get("/v1/usage", usage),
+        web.get("/v1/queues", queues),
+        web.head("/v1/code/{digest}", head_code),
+        web.put("/v1/code/{digest}", put_code),
+        web.get("/v1/version", version),
+        web.get("/v1/health", health),
+    ]

@@ -1,0 +1,114 @@
+"""Handlers for jobs: submit, list, get, watch and every request that changes a job's life."""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+from aiohttp import web
+
+from gangline import operations
+from gangline.api.rest.answers import json_answer, stream_answer
+from gangline.api.rest.context import body_of, desk_of, reference_of, tenant_of
+from gangline.api.rest.parameters import Parameters
+from gangline.api.schemas.job import PrunedSchema, change_to_schema, job_to_schema, page_to_schema
+from gangline.dialects.native import job_from_plain, pairs
+from gangline.errors import InvalidInputError
+from gangline.model import Job, JobId, QueueName, RoleName, Tenant
+from gangline.operations import Desk
+from gangline.storage.interface import JobQuery
+
+_LIST = ("queue", "phase", "label", "text", "created_since", "finished_before", "limit", "after", "watch")
+_MOST_PER_PAGE = 1000
+
+Verb = Callable[[Desk, Tenant, str], Awaitable[Job]]
+
+
+async def submit(request: web.Request) -> web.Response:
+    """Take in the job file in the body under the id in the path's query; the same id again answers the same job."""
+    parameters = Parameters(request, ("id", "halted"))
+    tenant, job_id = tenant_of(request), parameters.text("id")
+    if job_id is None:
+        raise InvalidInputError("the job has no id", field="id", expected="an id of the client's choice")
+    spec = job_from_plain(await body_of(request, dict[str, object]))
+    if spec.tenant != tenant:
+        raise InvalidInputError(
+            f"the job belongs to tenant '{spec.tenant}'",
+            field="metadata.tenant",
+            expected=f"'{tenant}', as in the path",
+        )
+    job = await operations.submit(desk_of(request), JobId(job_id), spec, halted=parameters.truth("halted"))
+    return json_answer(job_to_schema(job), HTTPStatus.CREATED)
+
+
+async def listing(request: web.Request) -> web.StreamResponse:
+    """List a page of jobs, or stream them and every change to come."""
+    parameters = Parameters(request, _LIST)
+    queue = parameters.text("queue")
+    query = JobQuery(
+        queue=None if queue is None else QueueName(queue),
+        phases=parameters.phases("phase"),
+        labels=tuple(pairs(tuple(parameters.texts("label")), "label").items()),
+        text=parameters.text("text"),
+        created_since=parameters.time("created_since"),
+        finished_before=parameters.time("finished_before"),
+        limit=parameters.number("limit", least=1, most=_MOST_PER_PAGE) or 100,
+        after=parameters.text("after"),
+    )
+    desk, tenant = desk_of(request), tenant_of(request)
+    if parameters.truth("watch"):
+        return await stream_answer(request, operations.watch_jobs(desk, tenant, query), change_to_schema)
+    return json_answer(page_to_schema(await operations.list_jobs(desk, tenant, query)))
+
+
+async def get(request: web.Request) -> web.StreamResponse:
+    """Return one job, or stream it and every change to come until it is gone."""
+    parameters = Parameters(request, ("watch",))
+    desk, tenant, reference = desk_of(request), tenant_of(request), reference_of(request)
+    job = await operations.get_job(desk, tenant, reference)
+    if parameters.truth("watch"):
+        return await stream_answer(request, operations.watch_job(desk, tenant, job.id), change_to_schema)
+    return json_answer(job_to_schema(job))
+
+
+async def scale(request: web.Request) -> web.Response:
+    """Ask for the replica counts in the body, by role."""
+    Parameters(request, ())
+    wanted = {RoleName(role): count for role, count in (await body_of(request, dict[str, int])).items()}
+    job = await operations.scale(desk_of(request), tenant_of(request), reference_of(request), wanted)
+    return json_answer(job_to_schema(job))
+
+
+async def prune(request: web.Request) -> web.Response:
+    """Delete every job that finished before the time given."""
+    finished_before = Parameters(request, ("finished_before",)).time("finished_before")
+    if finished_before is None:
+        raise InvalidInputError("no time is given", field="finished_before", expected="a time")
+    jobs = await operations.prune(desk_of(request), tenant_of(request), finished_before=finished_before)
+    return json_answer(PrunedSchema(names=[job.name for job in jobs]))
+
+
+def verb(operation: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Make the handler of a request that needs nothing but the job: halt, resume, cancel, delete."""
+
+    async def handler(request: web.Request) -> web.Response:
+        Parameters(request, ())
+        job = await operation(desk_of(request), tenant_of(request), reference_of(request))
+        return json_answer(job_to_schema(job))
+
+    return handler
+
+
+def routes() -> list[web.RouteDef]:
+    """Every path of this module."""
+    jobs = "/v1/tenants/{tenant}/jobs"
+    one = f"{jobs}/{{job}}"
+    return [
+        web.post(jobs, submit),
+        web.get(jobs, listing),
+        web.post("/v1/tenants/{tenant}/prune", prune),
+        web.get(one, get),
+        web.delete(one, verb(operations.delete)),
+        web.post(f"{one}/halt", verb(operations.halt)),
+        web.post(f"{one}/resume", verb(operations.resume)),
+        web.post(f"{one}/cancel", verb(operations.cancel)),
+        web.post(f"{one}/scale", scale),
+    ]

@@ -1,0 +1,75 @@
+"""Handlers for what a job left behind: events, logs, metrics, and the scheduler's explanation."""
+
+from aiohttp import web
+
+from gangline import operations
+from gangline.api.rest.answers import json_answer, stream_answer
+from gangline.api.rest.context import desk_of, reference_of, tenant_of
+from gangline.api.rest.parameters import Parameters
+from gangline.api.schemas.explanation import reason_to_schema
+from gangline.api.schemas.observation import line_to_schema, metric_to_schema, record_to_schema
+from gangline.model import RoleName
+
+_LOGS = ("attempt", "role", "index", "since", "tail", "follow")
+_MOST_RECORDS = 10_000
+
+
+async def events(request: web.Request) -> web.Response:
+    """Return a job's journal."""
+    parameters = Parameters(request, ("after", "limit"))
+    records = await operations.journal(
+        desk_of(request),
+        tenant_of(request),
+        reference_of(request),
+        after=parameters.number("after") or 0,
+        limit=parameters.number("limit", least=1, most=_MOST_RECORDS) or 1000,
+    )
+    return json_answer([record_to_schema(record) for record in records])
+
+
+async def logs(request: web.Request) -> web.StreamResponse:
+    """Stream a job's output."""
+    parameters = Parameters(request, _LOGS)
+    role = parameters.text("role")
+    wanted = operations.LogFilter(
+        attempt=parameters.number("attempt", least=1),
+        role=None if role is None else RoleName(role),
+        index=parameters.number("index"),
+        since=parameters.time("since"),
+        tail=parameters.number("tail"),
+    )
+    desk, tenant = desk_of(request), tenant_of(request)
+    job = await operations.get_job(desk, tenant, reference_of(request))
+    lines = operations.logs(desk, tenant, job.id, wanted, follow=parameters.truth("follow"))
+    return await stream_answer(request, lines, line_to_schema)
+
+
+async def metrics(request: web.Request) -> web.Response:
+    """Return what the job reported; ``latest`` asks for the newest value of each metric alone."""
+    parameters = Parameters(request, ("name", "since", "latest"))
+    desk, tenant, reference = desk_of(request), tenant_of(request), reference_of(request)
+    if parameters.truth("latest"):
+        found = await operations.latest_metrics(desk, tenant, reference)
+    else:
+        found = await operations.metrics(
+            desk, tenant, reference, name=parameters.text("name"), since=parameters.time("since")
+        )
+    return json_answer([metric_to_schema(metric) for metric in found])
+
+
+async def explanation(request: web.Request) -> web.Response:
+    """Say why a job waits."""
+    Parameters(request, ())
+    found = await operations.explain(desk_of(request), tenant_of(request), reference_of(request))
+    return json_answer(reason_to_schema(found))
+
+
+def routes() -> list[web.RouteDef]:
+    """Every path of this module."""
+    one = "/v1/tenants/{tenant}/jobs/{job}"
+    return [
+        web.get(f"{one}/events", events),
+        web.get(f"{one}/logs", logs),
+        web.get(f"{one}/metrics", metrics),
+        web.get(f"{one}/explanation", explanation),
+    ]

@@ -1,0 +1,92 @@
+"""Reading query parameters: each is known, typed and given once, or refused by name."""
+
+import difflib
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from aiohttp import web
+
+from gangline.errors import InvalidInputError
+from gangline.model import Phase, Timestamp
+
+T = TypeVar("T")
+
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Parameters:
+    """The query of one request. Only the names given to the constructor may occur in it."""
+
+    def __init__(self, request: web.Request, known: Iterable[str]) -> None:
+        self._query = request.query
+        known = tuple(known)
+        for name in self._query:
+            if name not in known:
+                nearest = difflib.get_close_matches(name, known, n=1)
+                raise InvalidInputError(
+                    "unknown query parameter",
+                    field=name,
+                    expected=f"one of {', '.join(known)}" if known else "none",
+                    suggestion=nearest[0] if nearest else None,
+                )
+
+    def text(self, name: str) -> str | None:
+        """Return a parameter as it is."""
+        return self._query.get(name)
+
+    def texts(self, name: str) -> list[str]:
+        """Return a parameter that may be repeated."""
+        return self._query.getall(name, [])
+
+    def number(self, name: str, *, least: int = 0, most: int | None = None) -> int | None:
+        """Return a whole number within bounds."""
+
+        def read(text: str) -> int:
+            value = int(text)
+            if value < least or (most is not None and value > most):
+                raise ValueError(text)
+            return value
+
+        expected = f"a whole number of {least} or more" if most is None else f"a whole number from {least} to {most}"
+        return self._read(name, read, expected)
+
+    def truth(self, name: str) -> bool:
+        """Return whether a switch is on; it is off unless given."""
+        return self._read(name, lambda text: _TRUTH[text.lower()], "true or false") or False
+
+    def time(self, name: str) -> Timestamp | None:
+        """Return a time, given as ISO 8601 (UTC unless it says otherwise)."""
+        return self._read(name, _timestamp, "a time such as 2030-01-31T12:00:00Z")
+
+    def phases(self, name: str) -> frozenset[Phase] | None:
+        """Return phases, repeated or separated by commas."""
+        words = [word for text in self.texts(name) for word in text.split(",")]
+        return frozenset(_phase(name, word) for word in words) if words else None
+
+    def _read(self, name: str, read: Callable[[str], T], expected: str) -> T | None:
+        text = self._query.get(name)
+        if text is None:
+            return None
+        try:
+            return read(text)
+        except (ValueError, KeyError) as error:
+            raise InvalidInputError(f"'{text}' is not understood", field=name, expected=expected) from error
+
+
+def _timestamp(text: str) -> Timestamp:
+    at = datetime.fromisoformat(text)
+    return Timestamp((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+
+
+def _phase(name: str, word: str) -> Phase:
+    try:
+        return Phase(word.upper())
+    except ValueError as error:
+        nearest = difflib.get_close_matches(word.upper(), list(Phase), n=1)
+        raise InvalidInputError(
+            f"'{word}' is no phase",
+            field=name,
+            expected=f"one of {', '.join(Phase)}",
+            suggestion=nearest[0] if nearest else None,
+        ) from error

@@ -1,0 +1,44 @@
+"""``gangline list``."""
+
+import click
+
+from gangline.cli import terminal
+from gangline.cli.connection import connect
+from gangline.cli.jobs import print_jobs
+from gangline.cli.options import filter_options, output_option, read_phases, tenant_option
+from gangline.cli.watching import print_changes
+from gangline.dialects.native import pairs
+
+
+@click.command("list")
+@click.argument("text", required=False)
+@filter_options
+@output_option()
+@click.option("-w", "--watch", is_flag=True, help="Go on and print every change.")
+@tenant_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    text: str | None,
+    phases: tuple[str, ...],
+    queue: str | None,
+    labels: tuple[str, ...],
+    limit: int,
+    output: str,
+    watch: bool,
+    tenant: str | None,
+) -> None:
+    """List jobs, newest first; TEXT is part of their names."""
+    wanted, labelled = read_phases(phases), pairs(labels, "--label")
+    client = connect(ctx, tenant=tenant)
+    if watch:
+        changes = client.watch_all(text=text, phases=wanted, queue=queue, labels=labelled, limit=limit)
+        print_changes(changes, output)
+        return
+    jobs = client.list(text=text, phases=wanted, queue=queue, labels=labelled, limit=limit)
+    if not jobs and output in ("table", "wide"):
+        terminal.say("no jobs")
+        return
+    print_jobs(jobs, output)

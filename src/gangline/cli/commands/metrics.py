@@ -1,0 +1,44 @@
+"""``gangline metrics``."""
+
+import click
+
+from gangline.cli import terminal, words
+from gangline.cli.connection import connect
+from gangline.cli.documents import json_text, yaml_text
+from gangline.cli.metric_table import print_metrics
+from gangline.cli.options import Output, job_argument, output_option, tenant_option
+from gangline.model import Timestamp
+
+
+@click.command("metrics")
+@job_argument
+@click.option("--name", metavar="METRIC", help="Only this metric.")
+@click.option("--since", metavar="DURATION", help="Only values of the last 10m, 2h, ...")
+@click.option("--latest", is_flag=True, help="Only the newest value of each.")
+@output_option(Output.TABLE, Output.JSON, Output.YAML)
+@tenant_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    job: str,
+    name: str | None,
+    since: str | None,
+    latest: bool,
+    output: str,
+    tenant: str | None,
+) -> None:
+    """Show the numbers a job reported over time."""
+    start = None if since is None else Timestamp(terminal.now() - words.read_duration(since, "--since"))
+    client = connect(ctx, tenant=tenant)
+    if latest:
+        found = tuple(metric for metric in client.latest_metrics(job) if name in (None, metric.name))
+    else:
+        found = client.metrics(job, name=name, since=start)
+    if output == Output.JSON:
+        click.echo(json_text(found))
+    elif output == Output.YAML:
+        click.echo(yaml_text(found))
+    else:
+        print_metrics(found)

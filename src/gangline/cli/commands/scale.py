@@ -1,0 +1,28 @@
+"""``gangline scale``."""
+
+import click
+
+from gangline.cli import terminal
+from gangline.cli.connection import connect
+from gangline.cli.options import job_argument, tenant_option
+from gangline.dialects.native import pairs
+from gangline.errors import InvalidInputError
+
+
+@click.command("scale")
+@job_argument
+@click.argument("counts", metavar="ROLE=COUNT...", nargs=-1, required=True)
+@tenant_option
+@click.pass_context
+def command(ctx: click.Context, job: str, counts: tuple[str, ...], tenant: str | None) -> None:
+    """Change the number of replicas of a running job: gangline scale mnist worker=8."""
+    wanted = {role: _count(role, text) for role, text in pairs(counts, "ROLE=COUNT").items()}
+    changed = connect(ctx, tenant=tenant).scale(job, wanted)
+    shown = ", ".join(f"{role}={count}" for role, count in changed.scale)
+    terminal.say(f"{changed.name} will have {shown}")
+
+
+def _count(role: str, text: str) -> int:
+    if not text.isdigit():
+        raise InvalidInputError(f"'{text}' is no count", field=role, expected="a whole number")
+    return int(text)

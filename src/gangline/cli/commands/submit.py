@@ -1,0 +1,173 @@
+"""``gangline submit``."""
+
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from gangline.cli import terminal
+from gangline.cli.connection import connect
+from gangline.cli.documents import json_text, yaml_text
+from gangline.cli.following import finish, follow
+from gangline.cli.jobs import print_jobs
+from gangline.cli.options import Output, output_option
+from gangline.dialects.native import PRIORITIES, ShortForm, job_from_short_form, job_to_plain, pairs
+from gangline.errors import InvalidInputError
+from gangline.model import JobSpec, QueueName, Tenant
+from gangline.sdk.loading import load_all, parse
+from gangline.sdk.packing import CODE_PREFIX, pack
+from gangline.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_OVERRULES = ("name", "queue", "priority", "tenant")
+"""Options that also go with a file, and overrule what it says."""
+
+_SHORT_FORM: tuple[Callable[[F], F], ...] = (
+    click.option("--name", metavar="NAME", help="The job's name; derived from the command if not given."),
+    click.option("--queue", metavar="NAME", help="The queue to wait in."),
+    click.option("--priority", metavar="LEVEL", help="low, normal, high, critical or a number."),
+    click.option("-l", "--label", "labels", metavar="KEY=VALUE", multiple=True, help="A label; repeatable."),
+    click.option("--workers", type=click.IntRange(1), help="How many workers.  [default: 1]"),
+    click.option("--min-workers", type=click.IntRange(0), help="How few workers it can go on with."),
+    click.option("--max-workers", type=click.IntRange(1), help="How many workers it can make use of."),
+    click.option("--ps", type=click.IntRange(0), help="How many parameter servers."),
+    click.option("--chief", is_flag=True, default=None, help="Add a chief to the workers."),
+    click.option("--cpu", metavar="CPUS", help="CPUs of each replica: 2, 500m."),
+    click.option("--memory", metavar="SIZE", help="Memory of each replica: 4Gi, 512Mi."),
+    click.option("--gpus", metavar="GPUS", help="GPUs of each worker."),
+    click.option("--gpu-type", "gpu_types", metavar="TYPE", multiple=True, help="Acceptable GPUs, best first."),
+    click.option("--size", metavar="SIZE", help="A T-shirt size, such as 1-v100."),
+    click.option("--framework", metavar="NAME", help="tensorflow, pytorch, mpi, jax, parameter-server, ..."),
+    click.option("--image", metavar="IMAGE", help="The container image, for engines that use one."),
+    click.option("--code", metavar="DIRECTORY", help="The directory to ship with the job."),
+    click.option("-e", "--env", metavar="NAME=VALUE", multiple=True, help="An environment variable; repeatable."),
+    click.option("--max-attempts", type=click.IntRange(1), help="How often to try the whole gang."),
+    click.option("--deadline", metavar="DURATION", help="End the job after this time: 2h."),
+    click.option("--ttl", metavar="DURATION", help="Delete the job so long after its end: 7d."),
+)
+
+
+def _short_form(function: F) -> F:
+    for option in reversed(_SHORT_FORM):
+        function = option(function)
+    return function
+
+
+@click.command("submit", context_settings={"allow_interspersed_args": False})
+@click.argument("words", metavar="[--] [COMMAND]...", nargs=-1, type=click.UNPROCESSED)
+@click.option("-f", "--file", metavar="FILE", help="Read jobs from a file, or from standard input with '-'.")
+@_short_form
+@click.option("--tenant", metavar="NAME", help="Submit for this tenant.")
+@click.option("--follow", "following", is_flag=True, help="Show the job until its end; exit with its exit code.")
+@click.option("--wait", "waiting", is_flag=True, help="Wait for the end; exit with the job's exit code.")
+@click.option("--halted", is_flag=True, help="Do not queue it before 'gangline resume'.")
+@click.option("--dry-run", is_flag=True, help="Print exactly what would be sent, and send nothing.")
+@output_option(Output.NAME, Output.JSON, Output.YAML)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    words: tuple[str, ...],
+    file: str | None,
+    following: bool,
+    waiting: bool,
+    halted: bool,
+    dry_run: bool,
+    output: str,
+    **options: object,
+) -> int:
+    """Submit a job from options or from a file.
+
+    \b
+    gangline submit --workers 4 --gpus 1 --code . -- python train.py
+    gangline submit -f job.yaml --follow
+    """
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    settings = Settings.load()
+    tenant = str(given.get("tenant") or (ctx.find_root().obj or {}).get("tenant") or settings.tenant)
+    given["tenant"] = tenant
+    jobs = _from_file(file, words, given, settings) if file else (_from_options(words, given, settings),)
+    if dry_run:
+        _print_requests(jobs, settings, output)
+        return 0
+    if following and len(jobs) > 1:
+        raise click.UsageError(f"--follow takes one job, and the file holds {len(jobs)}", ctx)
+    client = connect(ctx, tenant=tenant)
+    submitted = [client.submit(job, halted=halted) for job in jobs]
+    if following:
+        terminal.say(f"submitted {submitted[0].name}")
+        return follow(client, submitted[0])
+    print_jobs(submitted, output)
+    if waiting:
+        return next((code for code in [finish(client, job) for job in submitted] if code), 0)
+    terminal.say(f"follow it with: gangline logs -f {submitted[0].name}")
+    return 0
+
+
+def _from_options(words: tuple[str, ...], given: dict[str, object], settings: Settings) -> JobSpec:
+    known = {item.name for item in fields(ShortForm)}
+    arguments = {name: value for name, value in given.items() if name in known}
+    arguments["labels"] = pairs(_tuple(given.get("labels")), "--label")
+    arguments["env"] = pairs(_tuple(given.get("env")), "--env")
+    form = ShortForm(command=words, suffix=secrets.token_hex(2), **arguments)  # type: ignore[arg-type]  # click checked
+    job = job_from_short_form(form, sizes=settings.sizes)
+    return job if job.code is None else replace(job, code=str(Path(job.code).expanduser().absolute()))
+
+
+def _from_file(file: str, words: tuple[str, ...], given: dict[str, object], settings: Settings) -> tuple[JobSpec, ...]:
+    surplus = sorted(set(given) - set(_OVERRULES))
+    if words or surplus:
+        option = "COMMAND" if words else f"--{surplus[0].replace('_', '-')}"
+        raise InvalidInputError("it does not go with --file", field=option, expected="it in the file")
+    if file == "-":
+        jobs = parse(sys.stdin.read(), file="standard input", directory=Path.cwd(), sizes=settings.sizes)
+    else:
+        jobs = load_all(file, sizes=settings.sizes)
+    if "name" in given and len(jobs) > 1:
+        raise InvalidInputError(f"the file holds {len(jobs)} jobs", field="--name", expected="a file with one job")
+    return tuple(_overruled(job, given) for job in jobs)
+
+
+def _overruled(job: JobSpec, given: dict[str, object]) -> JobSpec:
+    changes: dict[str, object] = {}
+    if "name" in given:
+        changes["name"] = given["name"]
+    if "queue" in given:
+        changes["queue"] = QueueName(str(given["queue"]))
+    if "priority" in given:
+        changes["priority"] = _priority(str(given["priority"]))
+    changes["tenant"] = Tenant(str(given["tenant"]))
+    return replace(job, **changes)  # type: ignore[arg-type]  # each value has its field's type
+
+
+def _priority(text: str) -> int:
+    if text in PRIORITIES:
+        return PRIORITIES[text]
+    if not text.isdigit():
+        expected = f"{', '.join(PRIORITIES)} or a number"
+        raise InvalidInputError(f"'{text}' is no priority", field="--priority", expected=expected)
+    return int(text)
+
+
+def _print_requests(jobs: tuple[JobSpec, ...], settings: Settings, output: str) -> None:
+    """Print what would be sent. Code is packed, so that its digest is the real one, and thrown away."""
+    requests = []
+    for job in jobs:
+        code = job.code
+        if code is not None and not code.startswith(CODE_PREFIX):
+            with pack(Path(code), limit_bytes=settings.code_limit_mib * 2**20) as archive:
+                terminal.say(f"would send {code} ({archive.size_bytes} bytes packed) unless the service has it")
+                code = f"{CODE_PREFIX}{archive.digest}"
+        requests.append(job_to_plain(replace(job, code=code)))
+    write = json_text if output == Output.JSON else yaml_text
+    click.echo("\n---\n".join(write(request) for request in requests))
+
+
+def _tuple(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, tuple) else ()

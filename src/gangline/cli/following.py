@@ -1,0 +1,67 @@
+"""Following a job to its end: its output as it comes, its phases, and at last its exit code."""
+
+import sys
+import threading
+from contextlib import suppress
+
+from gangline.cli import terminal
+from gangline.cli.jobs import reason_text
+from gangline.cli.output_lines import LinePrinter
+from gangline.errors import NotFoundError, UnreachableError
+from gangline.model import FINAL_PHASES, Job, Phase
+from gangline.sdk import Client
+
+_FAILURE = 1
+
+
+def follow(client: Client, job: Job) -> int:
+    """Show a job until it is finished or halted; return its own exit code."""
+    if sys.stdout.isatty() and terminal.colours():
+        # rich is imported only where somebody looks at it.
+        from gangline.cli.live import follow_live
+
+        follow_live(client, job)
+    else:
+        _follow_plainly(client, job)
+    return finish(client, job)
+
+
+def finish(client: Client, job: Job) -> int:
+    """Wait for the end of a job, tell it, and return the job's own exit code."""
+    ended = client.wait(job.id, phases=FINAL_PHASES | {Phase.HALTED})
+    terminal.say(f"{ended.name} is {ended.phase} ({reason_text(ended)})")
+    return exit_code_of_job(ended)
+
+
+def exit_code_of_job(job: Job) -> int:
+    """Return what a program that ran the job itself would exit with; a job that rests has not succeeded."""
+    if job.phase is Phase.COMPLETED:
+        return 0
+    return job.exit_code or _FAILURE
+
+
+def needs_prefix(job: Job) -> bool:
+    """Whether lines must say which replica wrote them."""
+    return sum(role.most for role in job.spec.roles) > 1
+
+
+def _follow_plainly(client: Client, job: Job) -> None:
+    threading.Thread(target=_tell_phases, args=(client, job), daemon=True).start()
+    printer = LinePrinter(prefixed=needs_prefix(job), flush=True)
+    for line in client.logs(job.id, follow=True):
+        printer.print(line)
+
+
+def _tell_phases(client: Client, job: Job) -> None:
+    """Tell of every phase as the job enters it. The stream of output tells of a service that went away."""
+    told = 0
+    with suppress(UnreachableError, NotFoundError):
+        for change in client.watch(job.id):
+            if change.job is None:
+                return
+            for entry in change.job.history[told:]:
+                if entry.phase not in FINAL_PHASES:
+                    terminal.say(f"{job.name} is {entry.phase}")
+            told = len(change.job.history)
+            if change.job.finished:
+                return

@@ -1,0 +1,79 @@
+"""The table of commands, and the group that imports one only when it is used.
+
+The table holds what ``gangline --help`` shows, so that help costs no import but click's.
+"""
+
+from importlib import import_module
+
+import click
+
+COMMANDS: dict[str, dict[str, str]] = {
+    "Everyday": {
+        "submit": "Submit a job from options or from a file.",
+        "list": "List jobs, newest first.",
+        "get": "Show a job and the numbers it reported.",
+        "logs": "Show the output of a job's replicas.",
+        "wait": "Wait until a job has reached a phase.",
+        "delete": "Delete jobs and everything they left.",
+    },
+    "Steering": {
+        "halt": "Stop jobs so that they keep their checkpoint.",
+        "resume": "Let halted jobs go on from their checkpoint.",
+        "scale": "Change the number of replicas of a running job.",
+        "cancel": "End jobs for good, keeping record and logs.",
+        "prune": "Delete jobs that finished long ago.",
+    },
+    "Understanding": {
+        "describe": "Show everything that is known of a job.",
+        "events": "Show what happened to a job.",
+        "metrics": "Show the numbers a job reported over time.",
+        "explain": "Say why a job waits and what would help.",
+        "top": "Show what nodes and jobs use now.",
+        "queues": "List the queues.",
+    },
+    "Gangline itself": {
+        "server": "Start, stop and look at the local service.",
+        "config": "Show and change settings.",
+        "doctor": "Check this machine and the service.",
+        "completion": "Print the completion script of a shell.",
+        "version": "Show the version.",
+    },
+}
+"""Sections, commands, and one line on each."""
+
+_SUMMARIES = {name: summary for section in COMMANDS.values() for name, summary in section.items()}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in gangline.cli.commands, one module each."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return every command, in the order of the table."""
+        return list(_SUMMARIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in _SUMMARIES:
+            return None
+        command = import_module(f"gangline.cli.commands.{cmd_name}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"gangline.cli.commands.{cmd_name} defines no command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown one is answered with the nearest."""
+        if args and args[0] not in _SUMMARIES and not args[0].startswith("-"):
+            import difflib
+
+            nearest = difflib.get_close_matches(args[0], _SUMMARIES, n=1)
+            hint = f" Did you mean '{nearest[0]}'?" if nearest else " 'gangline --help' lists them."
+            raise click.UsageError(f"there is no command '{args[0]}'.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help of all commands from the table alone."""
+        for section, commands in COMMANDS.items():
+            with formatter.section(section):
+                formatter.write_dl(list(commands.items()), col_max=14)

@@ -1,0 +1,68 @@
+"""The entry point: ``gangline`` and ``python -m gangline.cli.main``."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from gangline import __version__
+from gangline.cli.lazy import LazyGroup
+
+_INTERRUPTED = 130
+_USAGE = 2
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--server", metavar="ADDRESS", envvar="GANGLINE_SERVER", help="The service to use instead of the local one."
+)
+@click.option("--tenant", metavar="NAME", help="Act for this tenant.")
+@click.version_option(__version__, message="gangline %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, server: str | None, tenant: str | None) -> None:
+    """Train deep-learning models on many machines.
+
+    \b
+    gangline submit --workers 4 -- python train.py
+    gangline logs -f train-x7k2
+    """
+    ctx.obj = {"server": server, "tenant": tenant}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit with its code; an error is one line (with GANGLINE_DEBUG, a traceback)."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    try:
+        result = cli.main(
+            args=None if arguments is None else list(arguments), prog_name="gangline", standalone_mode=False
+        )
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return _INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except Exception as error:
+        if os.environ.get("GANGLINE_DEBUG"):
+            raise
+        from gangline.cli.failures import report
+
+        return report(error)
+
+
+def _reader_left() -> int:
+    """Whoever read our output has seen enough (``gangline list | head``). Python must not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+if __name__ == "__main__":
+    main()

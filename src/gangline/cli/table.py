@@ -1,0 +1,31 @@
+"""Tables that align, and that fit the terminal when there is one."""
+
+from collections.abc import Iterable, Sequence
+
+import click
+
+_GAP = "  "
+_LEAST_LAST = 12
+
+
+def lines(headings: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None = None) -> list[str]:
+    """Lay out a table. The last column takes what is left of ``width`` and is cut, with an ellipsis, to fit it."""
+    cells = [list(headings), *(list(row) for row in rows)]
+    widths = [max(_length(row[column]) for row in cells) for column in range(len(headings))]
+    if width is not None:
+        before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
+        widths[-1] = min(widths[-1], max(_LEAST_LAST, width - before))
+    return [_line(row, widths) for row in cells]
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell + " " * (width - _length(cell)) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
+    return _GAP.join([*padded, _cut(row[-1], widths[-1])]).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    return text if _length(text) <= width else f"{click.unstyle(text)[: width - 1]}…"
+
+
+def _length(text: str) -> int:
+    return len(click.unstyle(text))

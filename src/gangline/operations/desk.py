@@ -1,0 +1,57 @@
+"""What every operation is given: the parts of the service it works with, and who is asking."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gangline.engines.interface import Engine
+from gangline.errors import PermissionDeniedError
+from gangline.model import Clock, JobId, Tenant
+from gangline.scheduling import Explanation
+from gangline.storage.interface import Store
+
+
+class ControllerLink(Protocol):
+    """How operations reach the controller without knowing it."""
+
+    def changed(self, job_id: JobId) -> None:
+        """Say that the record of this job changed: the controller reads it and carries out what it calls for."""
+        ...
+
+    def explanation(self, job_id: JobId) -> Explanation | None:
+        """Return what the last scheduling cycle found out about a waiting job, if it looked at it."""
+        ...
+
+    def watch(self) -> AsyncIterator[JobId]:
+        """Return every job that changes from now on, whoever changed it.
+
+        Changes count from the call, not from the first step of the iterator: whoever reads a record after
+        calling this misses nothing. One job may be named several times, or once for several changes.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks. ``tenants`` None means every tenant, which is what the owner of a local service has."""
+
+    name: str
+    tenants: frozenset[Tenant] | None = None
+
+    def check(self, tenant: Tenant) -> None:
+        """Refuse a caller that has nothing to do with this tenant."""
+        if self.tenants is not None and tenant not in self.tenants:
+            raise PermissionDeniedError(f"{self.name} may not act for tenant '{tenant}'")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """Where a request is handled. ``code_directory`` keeps code archives by digest."""
+
+    store: Store
+    engine: Engine
+    link: ControllerLink
+    clock: Clock
+    code_directory: Path
+    caller: Caller

@@ -1,0 +1,78 @@
+"""Finding jobs, and hearing of their changes as they happen."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+
+from gangline.errors import NotFoundError
+from gangline.model import Job, JobId, Tenant
+from gangline.operations.desk import Desk
+from gangline.storage.interface import JobPage, JobQuery
+from gangline.storage.listing import matches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A job as it is now; ``job`` None means that it is gone."""
+
+    job_id: JobId
+    job: Job | None
+
+
+async def get_job(desk: Desk, tenant: Tenant, reference: str) -> Job:
+    """Return the tenant's job of that name, else of that id."""
+    desk.caller.check(tenant)
+    try:
+        return await desk.store.find(tenant, reference)
+    except NotFoundError as error:
+        job = await _current(desk, JobId(reference))
+        if job is None or job.spec.tenant != tenant:
+            raise error
+        return job
+
+
+async def list_jobs(desk: Desk, tenant: Tenant, query: JobQuery) -> JobPage:
+    """Return one page of the tenant's jobs, newest first."""
+    desk.caller.check(tenant)
+    return await desk.store.list(replace(query, tenant=tenant))
+
+
+async def watch_job(desk: Desk, tenant: Tenant, reference: str) -> AsyncGenerator[Change, None]:
+    """Return a job as it is and after every change; ends with its removal."""
+    job_id = (await get_job(desk, tenant, reference)).id
+    changes = desk.link.watch()
+    job = await _current(desk, job_id)
+    yield Change(job_id=job_id, job=job)
+    while job is not None:
+        if await anext(changes) == job_id:
+            job = await _current(desk, job_id)
+            yield Change(job_id=job_id, job=job)
+
+
+async def watch_jobs(desk: Desk, tenant: Tenant, query: JobQuery) -> AsyncGenerator[Change, None]:
+    """Return the jobs of the query's page, oldest first, then every job of it and every new one that changes.
+
+    A job that stops matching (a phase filter, say) is told of once more, so that a view can let it go.
+    """
+    desk.caller.check(tenant)
+    query = replace(query, tenant=tenant)
+    changes = desk.link.watch()
+    shown: set[JobId] = set()
+    for job in reversed((await list_jobs(desk, tenant, query)).jobs):
+        shown.add(job.id)
+        yield Change(job_id=job.id, job=job)
+    async for job_id in changes:
+        current = await _current(desk, job_id)
+        if current is None:
+            if job_id in shown:
+                shown.discard(job_id)
+                yield Change(job_id=job_id, job=None)
+        elif job_id in shown or matches(current, query):
+            shown.add(job_id)
+            yield Change(job_id=job_id, job=current)
+
+
+async def _current(desk: Desk, job_id: JobId) -> Job | None:
+    try:
+        return await desk.store.get(job_id)
+    except NotFoundError:
+        return None

@@ -1,0 +1,92 @@
+"""Reading what a job left behind: its journal, its output, its metrics."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from gangline.engines.interface import LogLine, LogQuery
+from gangline.errors import InvalidInputError
+from gangline.model import Job, Metric, Phase, RoleName, Tenant, Timestamp
+from gangline.operations.desk import Desk
+from gangline.operations.listing import get_job, watch_job
+from gangline.storage.interface import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFilter:
+    """Which lines of a job's output a user wants; ``attempt`` None means the last one (or, following, all to come)."""
+
+    attempt: int | None = None
+    role: RoleName | None = None
+    index: int | None = None
+    since: Timestamp | None = None
+    tail: int | None = None
+
+
+async def journal(desk: Desk, tenant: Tenant, reference: str, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
+    """Return what happened to a job, oldest first."""
+    job = await get_job(desk, tenant, reference)
+    return await desk.store.journal(job.id, after=after, limit=limit)
+
+
+async def metrics(
+    desk: Desk, tenant: Tenant, reference: str, *, name: str | None = None, since: Timestamp | None = None
+) -> Sequence[Metric]:
+    """Return what the job's training code reported, oldest first."""
+    job = await get_job(desk, tenant, reference)
+    return await desk.store.metrics(job.id, name=name, since=since)
+
+
+async def latest_metrics(desk: Desk, tenant: Tenant, reference: str) -> Sequence[Metric]:
+    """Return the newest value of every metric of every replica of a job."""
+    job = await get_job(desk, tenant, reference)
+    return await desk.store.latest_metrics([job.id])
+
+
+async def logs(
+    desk: Desk, tenant: Tenant, reference: str, wanted: LogFilter, *, follow: bool = False
+) -> AsyncGenerator[LogLine, None]:
+    """Return a job's output, oldest first.
+
+    Following goes on through restarts and preemptions until the job rests: it is finished or halted, and all
+    that it wrote has been read. A job that still waits for machines is waited for.
+    """
+    job = await get_job(desk, tenant, reference)
+    query = LogQuery(
+        job_id=job.id,
+        attempt=wanted.attempt,
+        role=_known_role(job, wanted.role),
+        index=wanted.index,
+        since=wanted.since,
+        tail=wanted.tail,
+        follow=follow,
+    )
+    lines = desk.engine.logs(query) if not follow or wanted.attempt else _follow(desk, tenant, job, query)
+    async for line in lines:
+        yield line
+
+
+async def _follow(desk: Desk, tenant: Tenant, job: Job, query: LogQuery) -> AsyncGenerator[LogLine, None]:
+    attempt = max(job.attempt, 1)
+    async with aclosing(watch_job(desk, tenant, job.id)) as changes:
+        async for change in changes:
+            # One change may stand for several: catch up with every attempt there has been since.
+            while change.job is not None and change.job.attempt >= attempt:
+                async for line in desk.engine.logs(replace(query, attempt=attempt)):
+                    yield line
+                attempt += 1
+            if change.job is None or _at_rest(change.job):
+                return
+
+
+def _at_rest(job: Job) -> bool:
+    return job.finished or job.phase is Phase.HALTED
+
+
+def _known_role(job: Job, role: RoleName | None) -> RoleName | None:
+    names = [known.name for known in job.spec.roles]
+    if role is not None and role not in names:
+        raise InvalidInputError(
+            f"job '{job.name}' has no role '{role}'", field="role", expected=f"one of {', '.join(names)}"
+        )
+    return role

@@ -1,0 +1,88 @@
+"""Taking in a new job."""
+
+import difflib
+
+from gangline.errors import ConflictError, InvalidInputError, NotFoundError
+from gangline.lifecycle import new_job
+from gangline.model import Job, JobId, JobSpec, Queue, QueueName
+from gangline.model.identity import check_name
+from gangline.operations.code import CODE_PREFIX, has_code
+from gangline.operations.desk import Desk
+from gangline.storage.interface import Record
+
+
+async def submit(desk: Desk, job_id: JobId, spec: JobSpec, *, halted: bool = False) -> Job:
+    """Record a new job, or return the one that this very submission made before.
+
+    The id is the client's choice, so that a submission whose answer was lost may simply be repeated.
+    A job submitted ``halted`` waits for its user's word (``resume``) before it queues.
+    """
+    desk.caller.check(spec.tenant)
+    check_name(job_id, "id")
+    known = await _known(desk, job_id)
+    if known is not None:
+        return _repeated(known, spec)
+    _check_queue(spec.queue, tuple(await desk.store.queues()))
+    _check_code(desk, spec)
+    at = desk.clock.now()
+    job = new_job(job_id, spec, at, halted=halted)
+    record = Record(job_id=job_id, at=at, reason="Submitted", message=f"by {desk.caller.name}", phase=job.phase)
+    try:
+        job = await desk.store.create(job, [record])
+    except ConflictError as error:
+        return await _conflict(desk, job_id, spec, error)
+    desk.link.changed(job_id)
+    return job
+
+
+async def _known(desk: Desk, job_id: JobId) -> Job | None:
+    try:
+        return await desk.store.get(job_id)
+    except NotFoundError:
+        return None
+
+
+def _repeated(known: Job, spec: JobSpec) -> Job:
+    if known.spec != spec:
+        raise ConflictError(f"the id '{known.id}' belongs to another job, '{known.name}'; submit with a new id")
+    return known
+
+
+async def _conflict(desk: Desk, job_id: JobId, spec: JobSpec, error: ConflictError) -> Job:
+    """Tell a repeated submission that raced with itself from a name that is taken."""
+    known = await _known(desk, job_id)
+    if known is not None:
+        return _repeated(known, spec)
+    raise ConflictError(
+        f"tenant '{spec.tenant}' already has a job named '{spec.name}'; "
+        f"delete it (gangline delete {spec.name}) or submit under another name (--name)"
+    ) from error
+
+
+def _check_queue(name: QueueName, queues: tuple[Queue, ...]) -> None:
+    names = [queue.name for queue in queues]
+    if name not in names:
+        nearest = difflib.get_close_matches(name, names, n=1)
+        raise InvalidInputError(
+            f"there is no queue '{name}'",
+            field="metadata.queue",
+            expected=f"one of {', '.join(sorted(names))}",
+            suggestion=nearest[0] if nearest else None,
+        )
+    if any(queue.parent == name for queue in queues):
+        children = sorted(queue.name for queue in queues if queue.parent == name)
+        raise InvalidInputError(
+            f"queue '{name}' only groups others", field="metadata.queue", expected=f"one of {', '.join(children)}"
+        )
+
+
+def _check_code(desk: Desk, spec: JobSpec) -> None:
+    if spec.code is None:
+        return
+    digest = spec.code.removeprefix(CODE_PREFIX)
+    if digest == spec.code:
+        raise InvalidInputError(
+            f"'{spec.code}' is no code archive", field="spec.code", expected="sha256:DIGEST of an archive sent before"
+        )
+    if not has_code(desk, digest):
+        raise NotFoundError("code archive", digest, hint="send it before the job that needs it")

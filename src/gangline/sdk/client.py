@@ -1,0 +1,333 @@
+"""The client: one method per thing a user may ask, the same verbs as the command line.
+
+Synchronous on purpose: it is used in scripts, notebooks and the command line. Streams are iterators. Every method
+raises the errors of ``gangline.errors``, the same ones whichever transport carries it.
+"""
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from gangline.dialects.native import job_to_plain
+from gangline.errors import ConflictError, NotFoundError
+from gangline.model import FINAL_PHASES, Job, JobId, JobSpec, Metric, Node, Phase, Queue, Tenant, Timestamp
+from gangline.sdk import wire
+from gangline.sdk.exchange import Exchange, query_of
+from gangline.sdk.http import HttpTransport
+from gangline.sdk.packing import CODE_PREFIX, pack
+from gangline.sdk.transport import Transport
+from gangline.sdk.values import Change, Explanation, JobTop, JournalRecord, LogLine, NodeTop, NodeUsage, Usage
+from gangline.settings import Settings
+
+_PAGE = 500
+_read_nodes, _read_queues = wire.reader(tuple[Node, ...]), wire.reader(tuple[Queue, ...])
+_read_words = wire.reader(dict[str, str])
+_read_names = wire.reader(dict[str, tuple[str, ...]])
+
+
+class Client:
+    """Speaks to one service for one tenant.
+
+    ``Client()`` uses the user's own background service and starts it when it does not run;
+    ``Client("https://...")`` or ``Client("unix:/path")`` uses the one at that address;
+    ``Client.embedded()`` runs a whole service inside this process until ``close``.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        tenant: str | None = None,
+        settings: Settings | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        settings = settings or Settings.load()
+        self.tenant = Tenant(tenant or settings.tenant)
+        self._code_limit_bytes = settings.code_limit_mib * 2**20
+        self._transport = transport or _transport(address, settings)
+        self._exchange = Exchange(self._transport)
+        self._ephemeral = False
+
+    @classmethod
+    def embedded(cls, *, home: Path | None = None, tenant: str | None = None, nodes: int | None = None) -> Self:
+        """Start a service inside this process; ``home`` keeps its jobs (a temporary directory otherwise)."""
+        # The whole service is heavy, and most clients speak to one that runs elsewhere.
+        from gangline.sdk.embedded import EmbeddedTransport
+
+        transport = EmbeddedTransport(home=home, nodes=nodes)
+        client = cls(tenant=tenant, settings=transport.settings, transport=transport)
+        client._ephemeral = transport.temporary
+        return client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the service. An embedded one stops; if its home is temporary, its jobs are deleted first."""
+        if self._ephemeral:
+            for job in self.list(limit=None):
+                self.delete(job.id)
+        self._transport.close()
+
+    @property
+    def address(self) -> str:
+        """Where the service is."""
+        return self._transport.address
+
+    # Submitting --------------------------------------------------------------------------------------------
+
+    def submit(self, spec: JobSpec, *, job_id: str | None = None, halted: bool = False) -> Job:
+        """Submit a job and return it; doing so again with the same ``job_id`` returns the same job.
+
+        A ``code`` directory is packed and sent first, unless the service has the very same content already.
+        """
+        if spec.code is not None and not spec.code.startswith(CODE_PREFIX):
+            spec = replace(spec, code=self.send_code(Path(spec.code)))
+        query = query_of(id=job_id or f"j{secrets.token_hex(7)}", halted=halted)
+        body = msgspec.json.encode(job_to_plain(spec))
+        return wire.job(self._exchange.call("POST", ("tenants", spec.tenant, "jobs"), query, body))
+
+    def send_code(self, directory: Path) -> str:
+        """Make sure that the service has the directory's content; return what to call it in a job."""
+        with pack(directory, limit_bytes=self._code_limit_bytes) as archive:
+            path = ("code", archive.digest)
+            if not self._exchange.exists(path):
+                self._exchange.call("PUT", path, body=archive.file)
+            return f"{CODE_PREFIX}{archive.digest}"
+
+    # Looking -----------------------------------------------------------------------------------------------
+
+    def get(self, job: str) -> Job:
+        """Return the job of that name or id."""
+        return wire.job(self._exchange.call("GET", self._job(job)))
+
+    def list(
+        self,
+        *,
+        queue: str | None = None,
+        phases: Collection[Phase] = (),
+        labels: Mapping[str, str] | None = None,
+        text: str | None = None,
+        created_since: Timestamp | None = None,
+        limit: int | None = 100,
+    ) -> tuple[Job, ...]:
+        """Return jobs, newest first; ``limit`` None means all of them."""
+        found: tuple[Job, ...] = ()
+        after: str | None = None
+        while limit is None or len(found) < limit:
+            wanted = _PAGE if limit is None else min(_PAGE, limit - len(found))
+            query = _listing(queue, phases, labels, text, created_since) + query_of(limit=wanted, after=after)
+            page, after = wire.jobs(self._exchange.call("GET", self._jobs(), query))
+            found += page
+            if after is None:
+                break
+        return found
+
+    def watch(self, job: str, *, timeout: float | None = None) -> Iterator[Change]:
+        """Return a job as it is and after every change, until it is gone."""
+        lines = self._exchange.stream(self._job(job), query_of(watch=True), _deadline(timeout))
+        return (wire.change(line) for line in lines)
+
+    def watch_all(
+        self,
+        *,
+        queue: str | None = None,
+        phases: Collection[Phase] = (),
+        labels: Mapping[str, str] | None = None,
+        text: str | None = None,
+        limit: int = 100,
+    ) -> Iterator[Change]:
+        """Return the newest jobs, oldest first, and then every change of them and every new one."""
+        query = _listing(queue, phases, labels, text, None) + query_of(limit=limit, watch=True)
+        return (wire.change(line) for line in self._exchange.stream(self._jobs(), query))
+
+    def logs(
+        self,
+        job: str,
+        *,
+        role: str | None = None,
+        index: int | None = None,
+        attempt: int | None = None,
+        since: Timestamp | None = None,
+        tail: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[LogLine]:
+        """Return a job's output, oldest first; following goes on until the job is finished or halted."""
+        query = query_of(
+            role=role,
+            index=index,
+            attempt=attempt,
+            since=None if since is None else wire.iso(since),
+            tail=tail,
+            follow=follow,
+        )
+        return (wire.log_line(line) for line in self._exchange.stream(self._job(job, "logs"), query))
+
+    def events(self, job: str, *, after: int = 0, limit: int = 1000) -> tuple[JournalRecord, ...]:
+        """Return what happened to a job, oldest first."""
+        query = query_of(after=after, limit=limit)
+        return wire.records(self._exchange.call("GET", self._job(job, "events"), query))
+
+    def metrics(self, job: str, *, name: str | None = None, since: Timestamp | None = None) -> tuple[Metric, ...]:
+        """Return every number the job's code reported, oldest first."""
+        query = query_of(name=name, since=None if since is None else wire.iso(since))
+        return wire.metrics(self._exchange.call("GET", self._job(job, "metrics"), query))
+
+    def latest_metrics(self, job: str) -> tuple[Metric, ...]:
+        """Return the newest value of every metric of every replica."""
+        return wire.metrics(self._exchange.call("GET", self._job(job, "metrics"), query_of(latest=True)))
+
+    def explain(self, job: str) -> Explanation:
+        """Say why a job waits for machines."""
+        return wire.explanation(self._exchange.call("GET", self._job(job, "explanation")))
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return every node."""
+        return _read_nodes(self._exchange.call("GET", ("nodes",)))
+
+    def queues(self) -> tuple[Queue, ...]:
+        """Return every queue."""
+        return _read_queues(self._exchange.call("GET", ("queues",)))
+
+    def usage(self) -> Usage:
+        """Measure what is used now."""
+        return wire.usage(self._exchange.call("GET", ("usage",)))
+
+    def top_nodes(self) -> tuple[NodeTop, ...]:
+        """Return every node with what is used of it."""
+        usage = self.usage()
+        used = {node.node: node for node in usage.nodes}
+        return tuple(
+            NodeTop(
+                node=node,
+                usage=used.get(node.name, NodeUsage(node=node.name)),
+                replicas=sum(1 for replica in usage.replicas if replica.node == node.name),
+            )
+            for node in self.nodes()
+        )
+
+    def top_jobs(self) -> tuple[JobTop, ...]:
+        """Return this tenant's running jobs with what their replicas use."""
+        usage = self.usage()
+        running = {replica.job_id for replica in usage.replicas}
+        return tuple(
+            JobTop(job=job, replicas=tuple(replica for replica in usage.replicas if replica.job_id == job.id))
+            for job in self._known(running)
+        )
+
+    def version(self) -> str:
+        """Return the version of the service."""
+        return _read_words(self._exchange.call("GET", ("version",)))["version"]
+
+    # Asking for changes --------------------------------------------------------------------------------------
+
+    def halt(self, job: str) -> Job:
+        """Stop a job so that it keeps its checkpoint and holds nothing."""
+        return self._verb(job, "halt")
+
+    def resume(self, job: str) -> Job:
+        """Let a halted job go on from its checkpoint."""
+        return self._verb(job, "resume")
+
+    def cancel(self, job: str) -> Job:
+        """End a job for good; its record, logs and metrics stay."""
+        return self._verb(job, "cancel")
+
+    def scale(self, job: str, wanted: Mapping[str, int]) -> Job:
+        """Ask for another number of replicas, by role: ``scale("mnist", {"worker": 8})``."""
+        body = msgspec.json.encode(dict(wanted))
+        return wire.job(self._exchange.call("POST", self._job(job, "scale"), body=body))
+
+    def delete(self, job: str, *, wait: bool = True, timeout: float | None = None) -> Job:
+        """Make a job and all it left disappear; with ``wait``, return when it has."""
+        deleted = wire.job(self._exchange.call("DELETE", self._job(job)))
+        if wait:
+            self.wait_until_gone(deleted.id, timeout=timeout)
+        return deleted
+
+    def wait_until_gone(self, job: str, *, timeout: float | None = None) -> None:
+        """Return when nothing is left of a job that is being deleted."""
+        # Not found: it was gone before the watch began.
+        with suppress(NotFoundError):
+            deque(self.watch(job, timeout=timeout), maxlen=0)
+
+    def prune(self, *, finished_before: Timestamp) -> tuple[str, ...]:
+        """Delete every job that finished before that time; return their names."""
+        query = query_of(finished_before=wire.iso(finished_before))
+        return _read_names(self._exchange.call("POST", ("tenants", self.tenant, "prune"), query))["names"]
+
+    def wait(self, job: str, *, phases: Collection[Phase] = FINAL_PHASES, timeout: float | None = None) -> Job:
+        """Return when the job is or has meanwhile been in one of the phases.
+
+        Raises WaitTimeoutError when the time runs out, ConflictError when the job ended otherwise, NotFoundError when
+        it disappeared.
+        """
+        seen: int | None = None
+        for change in self.watch(job, timeout=timeout):
+            if change.job is None:
+                break
+            seen = len(change.job.history) - 1 if seen is None else seen
+            if any(entry.phase in phases for entry in change.job.history[seen:]):
+                return change.job
+            if change.job.finished:
+                wanted = ", ".join(sorted(phases))
+                raise ConflictError(f"job '{job}' is {change.job.phase} and will never be {wanted}")
+        raise NotFoundError("job", job, hint="it was deleted meanwhile")
+
+    # Within --------------------------------------------------------------------------------------------------
+
+    def _jobs(self) -> tuple[str, ...]:
+        return ("tenants", self.tenant, "jobs")
+
+    def _job(self, job: str, *below: str) -> tuple[str, ...]:
+        return (*self._jobs(), job, *below)
+
+    def _verb(self, job: str, verb: str) -> Job:
+        return wire.job(self._exchange.call("POST", self._job(job, verb)))
+
+    def _known(self, job_ids: Collection[JobId]) -> Iterator[Job]:
+        for job_id in sorted(job_ids):
+            try:
+                yield self.get(job_id)
+            except NotFoundError:
+                continue  # another tenant's, or gone since it was measured
+
+
+def _transport(address: str | None, settings: Settings) -> Transport:
+    if address is not None:
+        return HttpTransport(address)
+    # Only here because starting a process is none of a remote client's business.
+    from gangline.sdk.background import ensure_service
+
+    return HttpTransport(ensure_service(settings))
+
+
+def _listing(
+    queue: str | None,
+    phases: Collection[Phase],
+    labels: Mapping[str, str] | None,
+    text: str | None,
+    created_since: Timestamp | None,
+) -> tuple[tuple[str, str], ...]:
+    return (
+        *query_of(queue=queue, text=text, created_since=None if created_since is None else wire.iso(created_since)),
+        *(("phase", phase.value) for phase in sorted(phases)),
+        *(("label", f"{key}={value}") for key, value in (labels or {}).items()),
+    )
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout

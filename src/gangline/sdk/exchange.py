@@ -1,0 +1,64 @@
+"""One question, one answer: paths and queries written, refusals raised, streams read line by line."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import BinaryIO
+from urllib.parse import quote
+
+from gangline.sdk.refusals import error_from_body
+from gangline.sdk.transport import Query, Request, Transport
+
+_ERROR_LINE = b'{"error":'
+_VERSION = "v1"
+
+
+class Exchange:
+    """Asks a service over a transport. Knows HTTP and the shape of refusals, but no verb of the platform."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def call(
+        self, method: str, path: tuple[str, ...], query: Query = (), body: bytes | BinaryIO | None = None
+    ) -> bytes:
+        """Return the body of the answer, or raise the error it describes."""
+        answer = self._transport.send(Request(method=method, path=_written(path), query=query, body=body))
+        content = answer.read()
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            raise error_from_body(content, answer.status)
+        return content
+
+    def exists(self, path: tuple[str, ...]) -> bool:
+        """Whether there is something at that path."""
+        answer = self._transport.send(Request(method="HEAD", path=_written(path)))
+        content = answer.read()
+        if answer.status not in (HTTPStatus.OK, HTTPStatus.NOT_FOUND):
+            raise error_from_body(content, answer.status)
+        return answer.status == HTTPStatus.OK
+
+    def stream(self, path: tuple[str, ...], query: Query = (), deadline: float | None = None) -> Iterator[bytes]:
+        """Return the lines of the answer as they come; a refusal is raised now, one on the way when it comes."""
+        answer = self._transport.send(Request(method="GET", path=_written(path), query=query, deadline=deadline))
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            raise error_from_body(answer.read(), answer.status)
+        return _lines(answer.lines())
+
+
+def query_of(**parameters: str | int | bool | None) -> Query:
+    """Write query parameters; what is None or False is left out."""
+    return tuple(
+        (name, "true" if value is True else str(value))
+        for name, value in parameters.items()
+        if value is not None and value is not False
+    )
+
+
+def _written(path: tuple[str, ...]) -> str:
+    return "/".join(["", _VERSION, *(quote(part, safe="") for part in path)])
+
+
+def _lines(lines: Iterator[bytes]) -> Iterator[bytes]:
+    for line in lines:
+        if line.startswith(_ERROR_LINE):
+            raise error_from_body(line, HTTPStatus.OK)
+        yield line

@@ -1,0 +1,108 @@
+"""A directory of code as one archive whose digest depends on its content alone.
+
+Times, owners and the order of a directory are left out or fixed, so that unchanged code is sent once. What
+``.ganglineignore`` names stays at home, and so do version control, caches and virtual environments.
+"""
+
+import gzip
+import hashlib
+import os
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from gangline.errors import InvalidInputError
+from gangline.sdk.ignoring import IgnoreRules
+
+CODE_PREFIX = "sha256:"
+IGNORE_FILE = ".ganglineignore"
+ALWAYS_IGNORED = (".git/", "__pycache__/", ".venv/")
+
+_IN_MEMORY_BYTES = 16 * 2**20
+_BIGGEST_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """A packed directory; ``file`` stands at its beginning."""
+
+    digest: str
+    size_bytes: int
+    file: BinaryIO
+
+
+@contextmanager
+def pack(directory: Path, *, limit_bytes: int) -> Iterator[Archive]:
+    """Pack a directory; the archive lives as long as the context."""
+    if not directory.is_dir():
+        raise InvalidInputError(f"'{directory}' is no directory", field="spec.code", expected="a directory of code")
+    entries = tuple(_entries(directory))
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
+        # Level 1: most of what is saved is saved at once, and code is small.
+        with (
+            gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=1) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for entry in entries:
+                _add(archive, directory, entry)
+                if file.tell() > limit_bytes:
+                    raise _too_large(directory, entries, limit_bytes)
+        size = file.tell()
+        if size > limit_bytes:
+            raise _too_large(directory, entries, limit_bytes)
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        yield Archive(digest=digest, size_bytes=size, file=file)  # type: ignore[arg-type]  # a file in all but name
+
+
+def _entries(directory: Path) -> Iterator[Path]:
+    """Every file, link and directory to pack, relative and in one order everywhere."""
+    ignore_file = directory / IGNORE_FILE
+    own = ignore_file.read_text(encoding="utf-8").splitlines() if ignore_file.is_file() else []
+    rules = IgnoreRules([*own, *ALWAYS_IGNORED])
+    for parent, directories, files in os.walk(directory):
+        relative = Path(parent).relative_to(directory)
+        links = [name for name in directories if (Path(parent) / name).is_symlink()]
+        kept = [name for name in directories if name not in links and not rules.ignore(relative / name, folder=True)]
+        directories[:] = sorted(kept)
+        yield from (relative / name for name in directories)
+        yield from (relative / name for name in sorted([*files, *links]) if not rules.ignore(relative / name))
+
+
+def _add(archive: tarfile.TarFile, directory: Path, entry: Path) -> None:
+    """Add one entry without anything that differs from machine to machine; sockets and the like are left out."""
+    path = directory / entry
+    mode = path.lstat().st_mode
+    header = tarfile.TarInfo(entry.as_posix())
+    if stat.S_ISLNK(mode):
+        header.type, header.linkname, header.mode = tarfile.SYMTYPE, str(path.readlink()), 0o777
+        archive.addfile(header)
+    elif stat.S_ISDIR(mode):
+        header.type, header.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(header)
+    elif stat.S_ISREG(mode):
+        header.mode = 0o755 if mode & stat.S_IXUSR else 0o644
+        with path.open("rb") as content:
+            header.size = os.fstat(content.fileno()).st_size
+            archive.addfile(header, content)
+
+
+def _too_large(directory: Path, entries: tuple[Path, ...], limit_bytes: int) -> InvalidInputError:
+    sizes = sorted(((_size(directory / entry), entry) for entry in entries), reverse=True)[:_BIGGEST_SHOWN]
+    biggest = ", ".join(f"{entry} ({size / 2**20:.1f} MiB)" for size, entry in sizes)
+    return InvalidInputError(
+        f"the code in '{directory}' is too large; the biggest files are {biggest}",
+        field="spec.code",
+        expected=f"at most {limit_bytes / 2**20:g} MiB packed; leave files out with {IGNORE_FILE}",
+    )
+
+
+def _size(path: Path) -> int:
+    status = path.lstat()
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0

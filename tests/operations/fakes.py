@@ -1,0 +1,127 @@
+"""A desk without a service behind it: a real store in memory, an engine that remembers lines, a link that listens."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, NodeUsage, ReplicaUsage, Stream, Usage
+from gangline.lifecycle import advance
+from gangline.lifecycle.events import Event
+from gangline.model import Gang, GangId, Job, JobId, Node, ReplicaId, Resources, RoleName, Tenant, Timestamp
+from gangline.operations import Caller, ControllerLink, Desk
+from gangline.scheduling import Explanation
+from gangline.storage.memory import MemoryStore
+from gangline.testing.builders import START, FakeClock, make_node
+
+
+class QuietEngine:
+    """Runs nothing. Its logs are what a test put in."""
+
+    def __init__(self) -> None:
+        self.lines: dict[tuple[JobId, int], list[LogLine]] = {}
+        self.queries: list[LogQuery] = []
+
+    def write(self, job: Job, text: str, *, attempt: int = 1, replica: str = "worker-0") -> None:
+        line = LogLine(replica=ReplicaId.parse(replica), attempt=attempt, at=START, stream=Stream.STDOUT, text=text)
+        self.lines.setdefault((job.id, attempt), []).append(line)
+
+    async def nodes(self) -> Sequence[Node]:
+        return (make_node(gpus=2, gpu_type="h200", labels={"zone": "a"}),)
+
+    async def run(self, gang: Gang) -> None: ...
+
+    async def finish(self, gang: Gang) -> None: ...
+
+    async def stop(self, gang_id: GangId, grace_seconds: float) -> None: ...
+
+    async def events(self) -> AsyncIterator[EngineEvent]:
+        for event in ():
+            yield event
+
+    async def logs(self, query: LogQuery) -> AsyncIterator[LogLine]:
+        self.queries.append(query)
+        for line in self.lines.get((query.job_id, query.attempt or 1), []):
+            if query.role in (None, line.replica.role):
+                yield line
+
+    async def usage(self) -> Usage:
+        node = (await self.nodes())[0]
+        return Usage(
+            nodes=(NodeUsage(node=node.name, used=Resources(cpu_millis=1500), gpu_percent={"0": 93}),),
+            replicas=(
+                ReplicaUsage(
+                    job_id=JobId("job-1"),
+                    replica=ReplicaId(RoleName("worker"), 0),
+                    node=node.name,
+                    cpu_millis=1500,
+                    memory_mib=300,
+                    gpus=("0",),
+                ),
+            ),
+        )
+
+    async def forget(self, job_id: JobId) -> None: ...
+
+
+class ListeningLink:
+    """Remembers what changed and tells watchers."""
+
+    def __init__(self) -> None:
+        self.told: list[JobId] = []
+        self.explanations: dict[JobId, Explanation] = {}
+        self._watchers: list[asyncio.Queue[JobId]] = []
+
+    def changed(self, job_id: JobId) -> None:
+        self.told.append(job_id)
+        for watcher in self._watchers:
+            watcher.put_nowait(job_id)
+
+    def explanation(self, job_id: JobId) -> Explanation | None:
+        return self.explanations.get(job_id)
+
+    def watch(self) -> AsyncIterator[JobId]:
+        watcher: asyncio.Queue[JobId] = asyncio.Queue()
+        self._watchers.append(watcher)
+        return self._read(watcher)
+
+    async def _read(self, watcher: asyncio.Queue[JobId]) -> AsyncIterator[JobId]:
+        while True:
+            yield await watcher.get()
+
+
+class Office:
+    """A desk and everything behind it, within a test's reach."""
+
+    def __init__(self, code_directory: Path) -> None:
+        self.store = MemoryStore()
+        self.engine = QuietEngine()
+        self.link = ListeningLink()
+        self.clock = FakeClock()
+        self.code_directory = code_directory
+
+    def desk(self, caller: str = "alice", *, tenants: frozenset[Tenant] | None = None) -> Desk:
+        return Desk(
+            store=self.store,
+            engine=self.engine,
+            link=self.link,
+            clock=self.clock,
+            code_directory=self.code_directory,
+            caller=Caller(name=caller, tenants=tenants),
+        )
+
+    async def happen(self, job_id: str, *events: Event) -> Job:
+        """Let something happen to a job as the controller would."""
+        job = await self.store.get(JobId(job_id))
+        for event in events:
+            job = advance(job, event).job
+        job = await self.store.save(job)
+        self.link.changed(job.id)
+        return job
+
+
+def at(seconds: float = 0.0) -> Timestamp:
+    return Timestamp(START + seconds)
+
+
+_engine_conforms: type[Engine] = QuietEngine
+_link_conforms: type[ControllerLink] = ListeningLink

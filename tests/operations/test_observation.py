@@ -1,0 +1,101 @@
+"""Journals, output, metrics and reasons."""
+
+import asyncio
+
+import pytest
+
+from gangline import operations
+from gangline.errors import ConflictError, InvalidInputError
+from gangline.lifecycle.events import CancelRequested, GangPlaced, GangStopped, ReplicaExited, ReplicaStarted
+from gangline.model import DEFAULT_TENANT, Job, JobId, Metric, Policy, ReplicaId, RoleName, Tenant
+from gangline.operations import LogFilter
+from gangline.scheduling import Constraint, Explanation
+from gangline.testing.builders import make_placement, make_spec
+from tests.operations.fakes import Office, at
+
+JOB = JobId("job-1")
+WORKER = ReplicaId(RoleName("worker"), 0)
+
+
+async def _placed(office: Office, seconds: float = 0.0) -> Job:
+    spec = (await office.store.get(JOB)).spec
+    placed = GangPlaced(job_id=JOB, at=at(seconds), placement=make_placement(spec))
+    attempt = (await office.store.get(JOB)).attempt + 1
+    return await office.happen(JOB, placed, ReplicaStarted(job_id=JOB, at=at(seconds), attempt=attempt, replica=WORKER))
+
+
+async def test_following_waits_for_the_first_attempt_and_goes_on_through_restarts(office: Office) -> None:
+    await operations.submit(office.desk(), JOB, make_spec(policy=Policy(max_attempts=2, backoff_seconds=0)))
+    lines = operations.logs(office.desk(), DEFAULT_TENANT, "mnist", LogFilter(), follow=True)
+    waiting = asyncio.ensure_future(anext(lines))
+    await asyncio.sleep(0)
+    job = await _placed(office)
+    office.engine.write(job, "first try")
+    assert (await waiting).text == "first try"
+    failed = ReplicaExited(job_id=JOB, at=at(1), attempt=1, replica=WORKER, exit_code=1)
+    await office.happen(JOB, failed, GangStopped(job_id=JOB, at=at(1), attempt=1))
+    office.engine.write(job, "second try", attempt=2)
+    await _placed(office, 2)
+    assert (await anext(lines)).text == "second try"
+    await office.happen(JOB, CancelRequested(job_id=JOB, at=at(3)))
+    assert [line.text async for line in lines] == []
+
+
+async def test_output_of_a_finished_job_is_read_once(office: Office) -> None:
+    job = await operations.submit(office.desk(), JOB, make_spec())
+    office.engine.write(job, "hello")
+    wanted = LogFilter(role=RoleName("worker"), index=0, since=at(-1), tail=5)
+    lines = [line.text async for line in operations.logs(office.desk(), DEFAULT_TENANT, "mnist", wanted)]
+    assert lines == ["hello"]
+    (query,) = office.engine.queries
+    assert (query.role, query.index, query.since, query.tail, query.follow) == ("worker", 0, at(-1), 5, False)
+
+
+async def test_a_role_the_job_has_not_is_refused(office: Office) -> None:
+    await operations.submit(office.desk(), JOB, make_spec())
+    lines = operations.logs(office.desk(), DEFAULT_TENANT, "mnist", LogFilter(role=RoleName("chief")))
+    with pytest.raises(InvalidInputError, match="one of worker"):
+        await anext(lines)
+
+
+async def test_metrics_are_those_of_the_job(office: Office) -> None:
+    await operations.submit(office.desk(), JOB, make_spec())
+    told = [
+        Metric(job_id=JOB, replica=WORKER, name="loss", value=1 / step, step=step, at=at(step)) for step in (1, 2, 4)
+    ]
+    await office.store.add_metrics(told)
+    assert list(await operations.metrics(office.desk(), DEFAULT_TENANT, "mnist", name="loss")) == told
+    assert list(await operations.latest_metrics(office.desk(), DEFAULT_TENANT, "mnist")) == told[-1:]
+
+
+async def test_the_journal_goes_on_after_what_was_read(office: Office) -> None:
+    await operations.submit(office.desk(), JOB, make_spec())
+    (first,) = await operations.journal(office.desk(), DEFAULT_TENANT, "mnist")
+    await operations.cancel(office.desk(), DEFAULT_TENANT, "mnist")
+    later = await operations.journal(office.desk(), DEFAULT_TENANT, "mnist", after=first.number)
+    assert [record.reason for record in later] == ["CancelRequested"]
+
+
+async def test_an_explanation_calls_other_jobs_by_name_and_foreign_ones_by_tenant(office: Office) -> None:
+    await operations.submit(office.desk(), JOB, make_spec())
+    await operations.submit(office.desk(), JobId("job-2"), make_spec("holder"))
+    await operations.submit(office.desk(), JobId("job-3"), make_spec("secret", tenant=Tenant("vision")))
+    office.link.explanations[JOB] = Explanation(
+        constraint=Constraint.RESOURCES, role="worker", wanted=2, holders=(JobId("job-2"), JobId("job-3"))
+    )
+    reason = await operations.explain(office.desk(), DEFAULT_TENANT, "mnist")
+    assert "Held by: holder, a job of tenant vision." in reason.sentences
+
+
+async def test_a_job_nobody_has_looked_at_yet_says_so(office: Office) -> None:
+    await operations.submit(office.desk(), JOB, make_spec())
+    reason = await operations.explain(office.desk(), DEFAULT_TENANT, "mnist")
+    assert reason.explanation is None
+    assert "has not looked" in reason.sentences[0]
+
+
+async def test_a_job_that_does_not_wait_has_nothing_to_explain(office: Office) -> None:
+    await operations.submit(office.desk(), JOB, make_spec())
+    await operations.cancel(office.desk(), DEFAULT_TENANT, "mnist")
+    with pytest.raises(ConflictError, match="CANCELLED"):
+        await operations.explain(office.desk(), DEFAULT_TENANT, "mnist")
