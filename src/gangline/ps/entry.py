@@ -1,0 +1,45 @@
+"""How a server process begins: `serve` from training code, `python -m gangline.ps` from a job file."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+from gangline import runtime
+from gangline.ps.errors import SettingsError
+from gangline.ps.resize import announce
+from gangline.ps.server import Server
+from gangline.ps.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+def serve(settings: Settings | None = None, *, replica: runtime.Replica | None = None) -> None:
+    """Be this replica's parameter server until the stop notice comes."""
+    here = replica or runtime.current()
+    servers = here.peers("ps")
+    address = here.address or (servers[here.index] if here.index < len(servers) else "")
+    if not address:
+        raise SettingsError("no address to serve at: GANGLINE_ADDRESS is not set")
+    runtime.stopping()  # installs the handler before the first request
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
+    server = Server(
+        address,
+        servers=servers or (address,),
+        settings=settings or Settings(),
+        job=here.job_id,
+        directory=snapshot_directory(here),
+    )
+    logger.info("parameter server %d of job %s at %s", here.index, here.job, server.address)
+    if servers and server.address != servers[0]:
+        joining = partial(announce, server.address, servers[0], job=here.job_id)
+        threading.Thread(target=joining, name="announce", daemon=True).start()
+    server.run(runtime.stopping)
+
+
+def snapshot_directory(replica: runtime.Replica) -> Path:
+    """Where a server keeps its snapshots: a directory of its own below the job's checkpoints."""
+    return replica.checkpoint_directory / f"ps-{replica.index}"

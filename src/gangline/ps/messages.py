@@ -1,0 +1,310 @@
+"""The words of the protocol: one small struct for each request and each reply.
+
+They travel as MessagePack arrays (typed and validated by msgspec; no pickle) in front of the raw bytes of the arrays
+they speak of; wire.py frames them. A block list names the payload's blocks in order: their sizes follow from the map.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from gangline.ps.blocks import BlockMap, Tensor
+from gangline.ps.shards import ShardPlan, ShardRange
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """Anything that travels."""
+
+
+class Hello(Message, frozen=True, array_like=True, tag=1):
+    """First on every connection: which job, who, and (with a descriptor attached) the size of a shared image."""
+
+    job: str
+    sender: str
+    image_bytes: int = 0
+
+
+class Join(Message, frozen=True, array_like=True, tag=2):
+    """To the lead: take me in. A worker that comes back after a break names its incarnation, clock and shards."""
+
+    worker: str
+    tensors: tuple[Tensor, ...]
+    proposed: int
+    incarnation: int = 0
+    clock: int = 0
+    observer: bool = False
+    plan: ShardPlan | None = None
+    held: list[ShardRange] = []
+    done: list[ShardRange] = []
+
+
+class Initialise(Message, frozen=True, array_like=True, tag=3):
+    """Payload: first values of these blocks. A block that already has values keeps them."""
+
+    map: BlockMap
+    blocks: tuple[int, ...]
+    rebuilt: bool = False  # the values are a worker's own, uploaded because the server lost everything
+
+
+class Ready(Message, frozen=True, array_like=True, tag=4):
+    """To the lead: the first values are in place."""
+
+    worker: str
+
+
+class AwaitReady(Message, frozen=True, array_like=True, tag=5):
+    """To the lead: answer when the first values are in place (or when it is my turn to upload them)."""
+
+    worker: str
+
+
+class Push(Message, frozen=True, array_like=True, tag=6):
+    """Payload: gradients of these blocks, computed from values of the versions in `bases`.
+
+    A large push travels as several messages with one sequence number and different blocks, the last one `final`.
+    """
+
+    worker: str
+    incarnation: int
+    sequence: int
+    clock: int
+    map_version: int
+    blocks: tuple[int, ...]
+    bases: tuple[int, ...]
+    scale: float = 1.0
+    pull: bool = False
+    replay: bool = False
+    final: bool = True
+
+
+class Pull(Message, frozen=True, array_like=True, tag=7):
+    """Send me these blocks; under bsp, close the rounds up to `clock` first."""
+
+    map_version: int
+    blocks: tuple[int, ...]
+    clock: int = 0
+
+
+class AskPosition(Message, frozen=True, array_like=True, tag=8):
+    """Which of my pushes have you applied to all of these blocks?"""
+
+    worker: str
+    incarnation: int
+    map_version: int
+    blocks: tuple[int, ...]
+
+
+class Advance(Message, frozen=True, array_like=True, tag=9):
+    """To the lead: I have made `clock` steps; answer when I may begin the next."""
+
+    worker: str
+    incarnation: int
+    clock: int
+
+
+class Renew(Message, frozen=True, array_like=True, tag=10):
+    """To the lead: I am alive."""
+
+    worker: str
+    incarnation: int
+
+
+class Leave(Message, frozen=True, array_like=True, tag=11):
+    """To the lead: I am done; my leases are free."""
+
+    worker: str
+    incarnation: int
+
+
+class TakeShard(Message, frozen=True, array_like=True, tag=12):
+    """To the lead: lease me a shard; answered when there is one, or when all are done."""
+
+    worker: str
+    incarnation: int
+    plan: ShardPlan
+
+
+class FinishShard(Message, frozen=True, array_like=True, tag=13):
+    """To the lead: trained on the shard up to position `reached`; the rest, if any, is free."""
+
+    worker: str
+    incarnation: int
+    shard: ShardRange
+    reached: int
+
+
+class AskProgress(Message, frozen=True, array_like=True, tag=14):
+    """To the lead: how far is the training?"""
+
+
+class AskMap(Message, frozen=True, array_like=True, tag=15):
+    """To the lead: the map in force."""
+
+
+class ProposeServers(Message, frozen=True, array_like=True, tag=16):
+    """To the lead: what would the map be with these servers? Changes nothing."""
+
+    servers: tuple[str, ...]
+
+
+class Freeze(Message, frozen=True, array_like=True, tag=17):
+    """Hand me these blocks and take no more pushes to them for `seconds`."""
+
+    blocks: tuple[int, ...]
+    seconds: float
+
+
+class Install(Message, frozen=True, array_like=True, tag=18):
+    """Payload: values and optimizer state of one block, to be owned from map version `map_version` on."""
+
+    map_version: int
+    block: MovedBlock
+
+
+class Commit(Message, frozen=True, array_like=True, tag=19):
+    """To the lead: the blocks have moved; this map is in force."""
+
+    map: BlockMap
+
+
+class Forget(Message, frozen=True, array_like=True, tag=20):
+    """The map has moved on: drop these blocks."""
+
+    map_version: int
+    blocks: tuple[int, ...]
+
+
+class MovedBlock(Message, frozen=True, array_like=True, tag=21):
+    """All there is to know of a block but its bytes: those follow as payload, value first, then states in order."""
+
+    number: int
+    offset: int
+    dtype: str
+    size: int
+    version: int
+    closed: int
+    rebuilt: bool
+    states: list[tuple[str, str, int]]
+    sequences: dict[str, tuple[int, int]]
+
+
+class Failed(Message, frozen=True, array_like=True, tag=40):
+    """The request was refused; `code` names the error class."""
+
+    code: str
+    message: str
+
+
+class Done(Message, frozen=True, array_like=True, tag=41):
+    """The request was carried out."""
+
+
+class Joined(Message, frozen=True, array_like=True, tag=42):
+    """What a worker needs to begin."""
+
+    incarnation: int
+    clock: int
+    map: BlockMap
+    ready: bool
+    upload: bool
+    lease_seconds: float
+    optimizer: str
+    learning_rate: float
+    consistency: str
+    non_finite: str
+
+
+class Turn(Message, frozen=True, array_like=True, tag=43):
+    """Answer to AwaitReady: the values are in place, or it is the asker's turn to upload them."""
+
+    ready: bool
+
+
+class Pushed(Message, frozen=True, array_like=True, tag=44):
+    """Payload when asked for: the values. `durable` is the worker's last push that a snapshot on disk holds."""
+
+    versions: tuple[int, ...]
+    staleness: int
+    applied: bool
+    durable: int
+
+
+class Values(Message, frozen=True, array_like=True, tag=45):
+    """Payload: the values."""
+
+    versions: tuple[int, ...]
+
+
+class Position(Message, frozen=True, array_like=True, tag=46):
+    """The worker's last push applied to all the blocks asked for.
+
+    `rebuilt` says that the blocks were uploaded anew by a worker: what was once acknowledged is in those values.
+    """
+
+    sequence: int
+    rebuilt: bool
+
+
+class ShardGrant(Message, frozen=True, array_like=True, tag=47):
+    """A leased shard, or none because all are done."""
+
+    shard: ShardRange | None
+
+
+class Progress(Message, frozen=True, array_like=True, tag=48):
+    """How far the training is."""
+
+    examples_done: int = 0
+    examples_total: int = 0
+    epochs_done: int = 0
+    workers: tuple[str, ...] = ()
+    finished: bool = False
+
+
+class CurrentMap(Message, frozen=True, array_like=True, tag=49):
+    """The map in force, or a proposal."""
+
+    map: BlockMap
+
+
+class Frozen(Message, frozen=True, array_like=True, tag=50):
+    """Payload: the blocks asked for, one after another."""
+
+    blocks: tuple[MovedBlock, ...]
+
+
+Request = (
+    Hello
+    | Join
+    | Initialise
+    | Ready
+    | AwaitReady
+    | Push
+    | Pull
+    | AskPosition
+    | Advance
+    | Renew
+    | Leave
+    | TakeShard
+    | FinishShard
+    | AskProgress
+    | AskMap
+    | ProposeServers
+    | Freeze
+    | Install
+    | Commit
+    | Forget
+)
+Reply = Failed | Done | Joined | Turn | Pushed | Values | Position | ShardGrant | Progress | CurrentMap | Frozen
+
+encode = msgspec.msgpack.Encoder().encode
+decode_request = msgspec.msgpack.Decoder(Request).decode
+decode_reply = msgspec.msgpack.Decoder(Reply).decode
+structs_replace = msgspec.structs.replace
+
+
+def moved_bytes(block: MovedBlock) -> int:
+    """Size of a moved block's payload."""
+    sizes = [(block.dtype, block.size), *((dtype, size) for _, dtype, size in block.states)]
+    return sum(np.dtype(dtype).itemsize * size for dtype, size in sizes)

@@ -1,0 +1,203 @@
+"""The server's loop: one thread, all connections, no locks.
+
+One thread is enough because the work behind a request is NumPy on memory: a second would only fight for the same
+interpreter. Reads requests, has the service answer them, sends replies; between them lets leases end and has
+snapshots written. `serve` in entry.py runs it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from gangline.ps.connection import Connection, Inbound
+from gangline.ps.errors import WireError
+from gangline.ps.messages import Hello, Request, decode_request, encode
+from gangline.ps.service import Answer, Caller, Exchange, Service
+from gangline.ps.settings import Settings
+from gangline.ps.shared_image import SharedImage, peer_is_same_user, unix_name
+from gangline.ps.snapshot import Snapshots
+from gangline.ps.wire import SHARED
+from gangline.runtime.peers import split_address
+
+TICK_SECONDS = 0.1
+BACKLOG = 256
+logger = logging.getLogger(__name__)
+
+
+class Server:
+    """One parameter server at one address."""
+
+    def __init__(
+        self, address: str, *, servers: tuple[str, ...], settings: Settings, job: str, directory: Path | None
+    ) -> None:
+        self._job = job
+        self._settings = settings
+        lead = servers[0] == address
+        self.service = Service(settings, servers, lead=lead)
+        self._snapshots = Snapshots(directory, self.service.store, self.service.coordinator) if directory else None
+        if self._snapshots and self._snapshots.restore(time.monotonic()):
+            logger.info("restored %d blocks", len(self.service.store.blocks))
+        self._selector = selectors.DefaultSelector()
+        self._parked: deque[tuple[Connection, Request]] = deque()
+        self._snapshot_due = time.monotonic() + settings.snapshot_seconds
+        self._held_blocks = len(self.service.store.blocks)
+        self.address = self._listen(address)
+
+    def run(self, stopping: Callable[[], bool]) -> None:
+        """Serve until told to stop; then write a last snapshot and close."""
+        try:
+            while not stopping():
+                for key, mask in self._selector.select(TICK_SECONDS):
+                    self._turn(key.data, mask)
+                self._tick(time.monotonic())
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Write what there is and let go of the sockets."""
+        if self._snapshots:
+            self._collect(self._snapshots, wait=True)
+            self._snapshots.begin()
+            self._collect(self._snapshots, wait=True)
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.data, Connection):
+                self._drop(key.data)
+            elif isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+        self._selector.close()
+
+    def _listen(self, address: str) -> str:
+        host, port = split_address(address)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        tcp = socket.socket(family, socket.SOCK_STREAM)
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        tcp.bind((host, port))
+        local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        name, bound = tcp.getsockname()[:2]
+        actual = address if port else f"{name}:{bound}"
+        local.bind(unix_name(actual))
+        for listener in (tcp, local):
+            listener.listen(BACKLOG)
+            listener.setblocking(False)
+            self._selector.register(listener, selectors.EVENT_READ, listener)
+        return actual
+
+    def _turn(self, data: object, mask: int) -> None:
+        if isinstance(data, socket.socket):
+            self._accept(data)
+            return
+        assert isinstance(data, Connection)
+        try:
+            if mask & selectors.EVENT_WRITE:
+                data.flush()
+            if mask & selectors.EVENT_READ:
+                for inbound in data.receive():
+                    self._handle(data, inbound)
+                data.flush()
+        except (OSError, WireError, msgspec.MsgspecError) as error:
+            if isinstance(error, WireError | msgspec.MsgspecError):
+                logger.warning("connection dropped: %s", error)
+            self._drop(data)
+            return
+        self._watch(data)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except BlockingIOError:
+            return
+        if sock.family == socket.AF_UNIX and not peer_is_same_user(sock):
+            sock.close()
+            return
+        connection = Connection(sock, Caller(self._job))
+        self._selector.register(sock, selectors.EVENT_READ, connection)
+
+    def _handle(self, connection: Connection, inbound: Inbound) -> None:
+        request = decode_request(inbound.message)
+        if not connection.greeted:
+            self._greet(connection, request)
+        shared = bool(inbound.flags & SHARED)
+        exchange = Exchange(connection.caller, inbound.payload, shared, time.monotonic())
+        answer = self.service.handle(request, exchange)
+        if answer is None:
+            self._parked.append((connection, request))
+        else:
+            _reply(connection, answer)
+
+    def _greet(self, connection: Connection, request: Request) -> None:
+        if not isinstance(request, Hello):
+            raise WireError(f"a connection begins with Hello, not with {type(request).__name__}")
+        connection.greeted = True
+        descriptors, connection.descriptors = connection.descriptors, []
+        if request.image_bytes and descriptors:
+            connection.caller.image = SharedImage.accept(descriptors.pop(), request.image_bytes)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _watch(self, connection: Connection) -> None:
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.unsent else 0)
+        if wanted != connection.watched:
+            self._selector.modify(connection.sock, wanted, connection)
+            connection.watched = wanted
+
+    def _drop(self, connection: Connection) -> None:
+        self._selector.unregister(connection.sock)
+        connection.close()
+        self._parked = deque(item for item in self._parked if item[0] is not connection)
+        self.service.disconnected(connection.caller, time.monotonic())
+
+    def _tick(self, now: float) -> None:
+        coordinator = self.service.coordinator
+        if coordinator:
+            for worker in coordinator.expire(now):
+                logger.info("the lease of %s ended", worker)
+            if coordinator.changed:
+                coordinator.changed = False
+                self._ask_again(now)
+        if self._snapshots:
+            self._write_snapshots(self._snapshots, now)
+
+    def _ask_again(self, now: float) -> None:
+        parked, self._parked = self._parked, deque()
+        for connection, request in parked:
+            exchange = Exchange(connection.caller, memoryview(b""), shared=False, now=now)
+            answer = self.service.handle(request, exchange)
+            if answer is None:
+                self._parked.append((connection, request))
+                continue
+            try:
+                _reply(connection, answer)
+                connection.flush()
+                self._watch(connection)
+            except OSError:
+                self._drop(connection)
+
+    def _write_snapshots(self, snapshots: Snapshots, now: float) -> None:
+        self._collect(snapshots)
+        # New blocks are written at once: until then a crash would lose them altogether.
+        arrived = len(self.service.store.blocks) != self._held_blocks
+        if (arrived or now >= self._snapshot_due) and not snapshots.busy:
+            self._held_blocks = len(self.service.store.blocks)
+            snapshots.begin()
+            self._snapshot_due = now + self._settings.snapshot_seconds
+
+    @staticmethod
+    def _collect(snapshots: Snapshots, *, wait: bool = False) -> None:
+        try:
+            snapshots.collect(wait=wait)
+        except OSError as error:
+            # Serving on without a snapshot beats not serving: the next one is tried in its turn.
+            logger.error("snapshot not written: %s", error)
+
+
+def _reply(connection: Connection, answer: Answer) -> None:
+    connection.enqueue(encode(answer.reply), answer.arrays, answer.pins)

@@ -1,0 +1,273 @@
+"""All servers of a job as one worker sees them: the map, the links, and what happens when a server goes away.
+
+A session calls it. While a server is away its blocks are trained locally and the pushes are kept; when it is back,
+it is told what it lacks (see peer.catch_up). Only when the limits are used up does the worker wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+from gangline.ps import messages as m
+from gangline.ps.errors import (
+    MissingBlocksError,
+    OldMapError,
+    ParameterServerError,
+    ServerLostError,
+    UnknownWorkerError,
+)
+from gangline.ps.link import Link, ask
+from gangline.ps.local_update import LocalUpdate
+from gangline.ps.peer import Peer, PushOutcome
+from gangline.ps.push_log import LoggedPush, PushLog
+from gangline.ps.shared_image import SharedImage
+
+RETRY_SECONDS = 0.1
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a worker goes on without a server, what it keeps meanwhile, and how long it waits after that."""
+
+    outage_steps: int = 500
+    outage_bytes: int = 1 << 30
+    retained_bytes: int = 64 << 20
+    server_timeout: float = 120.0
+
+
+class ServerGroup:
+    """The servers, the lead first."""
+
+    def __init__(
+        self, lead: str, dial: Callable[[str], Link], image: SharedImage, join: m.Join, limits: Limits
+    ) -> None:
+        self._dial = dial
+        self._image = image
+        self._limits = limits
+        self._lead_address = lead
+        self.join_request = join
+        self.log = PushLog(limits.retained_bytes)
+        self.clock = 0
+        self.peers: list[Peer] = []
+        self.outages = 0
+        self._must_repair = False
+        lead_link, self.joined = self._first_join()
+        self._build_peers(lead_link)
+        self._local = LocalUpdate(self.joined.optimizer, self.joined.learning_rate, image)
+
+    def begin(self) -> None:
+        """Agree on the first values: upload them if it is this worker's turn, then take what the servers hold."""
+        lead = self._lead_link()
+        turn = m.Turn(ready=self.joined.ready)
+        if not turn.ready and not self.joined.upload:
+            reply = ask(lead, m.AwaitReady(self.join_request.worker))
+            assert isinstance(reply, m.Turn)
+            turn = reply
+        self._connect_all()
+        if not turn.ready:
+            for peer in self.peers:
+                peer.initialise()
+            ask(lead, m.Ready(self.join_request.worker))
+        self.pull()
+
+    def push(self, push: LoggedPush, *, pull: bool) -> PushOutcome:
+        """Send one step's gradients to all servers."""
+        self._revive()
+        self.log.append(push)
+        outcomes = self._exchange(push, pull=pull)
+        self._repair()
+        self._local.apply([peer for peer in self.peers if peer.link is None], push)
+        self._settle()
+        staleness = max((outcome.staleness for outcome in outcomes), default=0)
+        return PushOutcome(staleness, all(outcome.applied for outcome in outcomes))
+
+    def pull(self) -> None:
+        """Take the values of all servers that are up."""
+        self._revive()
+        asked = [peer for peer in self.peers if peer.link and self._try(peer, peer.send_pull, self.clock)]
+        for peer in asked:
+            self._try(peer, peer.receive_pull)
+        self._repair()
+
+    def gate(self, clock: int) -> None:
+        """Wait until the consistency lets this worker begin its next step; not while the lead is away."""
+        request = m.Advance(self.join_request.worker, self.joined.incarnation, clock)
+        while (lead := self.peers[0]).link:
+            try:
+                ask(lead.link, request)
+            except OSError:
+                self._lose(lead)
+            except UnknownWorkerError:
+                self.rejoin(lead.link)
+            else:
+                return
+
+    def ask_lead(self, build: Callable[[], m.Request]) -> m.Reply:
+        """A question that only the lead can answer; waits for it when it is away."""
+        while True:
+            if self.peers[0].link is None:
+                self.wait_for_servers()
+            lead = self.peers[0]
+            try:
+                return ask(self._lead_link(), build())
+            except OSError:
+                self._lose(lead)
+            except UnknownWorkerError:
+                self.rejoin(self._lead_link())
+
+    def wait_for_servers(self) -> None:
+        """Wait until every server is up and has all pushes."""
+        deadline = time.monotonic() + self._limits.server_timeout
+        while lost := [peer.address for peer in self.peers if peer.link is None]:
+            self._revive()
+            if all(peer.link for peer in self.peers):
+                return
+            if time.monotonic() > deadline:
+                raise ServerLostError(f"no answer for {self._limits.server_timeout:g} s from {', '.join(lost)}")
+            time.sleep(RETRY_SECONDS)
+
+    def rejoin(self, lead: Link) -> None:
+        """Take the lease again, as the same process."""
+        request = m.structs_replace(self.join_request, incarnation=self.joined.incarnation, clock=self.clock)
+        reply = ask(lead, request)
+        assert isinstance(reply, m.Joined)
+        self.joined = reply
+
+    def close(self) -> None:
+        """Let go of all links."""
+        for peer in self.peers:
+            peer.close()
+
+    def _exchange(self, push: LoggedPush, *, pull: bool) -> list[PushOutcome]:
+        """Push to all servers that are up, in turns, so that they work at the same time."""
+        busy = [peer for peer in self.peers if peer.link and peer.begin_push(push, pull=pull)]
+        involved = list(busy)
+        while busy:
+            busy = [peer for peer in busy if self._try(peer, peer.push_some)]
+        return [peer.outcome() for peer in involved if peer.link]
+
+    def _first_join(self) -> tuple[Link, m.Joined]:
+        deadline = time.monotonic() + self._limits.server_timeout
+        while True:
+            try:
+                link = self._dial(self._lead_address)
+                try:
+                    reply = ask(link, self.join_request)
+                except BaseException:
+                    link.close()
+                    raise
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise ServerLostError(f"no parameter server at {self._lead_address}: {error}") from error
+                time.sleep(RETRY_SECONDS)
+            else:
+                assert isinstance(reply, m.Joined)
+                return link, reply
+
+    def _build_peers(self, lead_link: Link | None) -> None:
+        block_map = self.joined.map
+        worker = self.join_request.worker
+        self.peers = [Peer(n, block_map, self._image, worker) for n in range(len(block_map.servers))]
+        for peer in self.peers:
+            peer.incarnation = self.joined.incarnation
+        self.peers[0].link = lead_link
+        self.clock = max(self.clock, self.joined.clock)
+
+    def _connect_all(self) -> None:
+        deadline = time.monotonic() + self._limits.server_timeout
+        for peer in self.peers:
+            while peer.link is None:
+                try:
+                    peer.link = self._dial(peer.address)
+                except OSError as error:
+                    if time.monotonic() > deadline:
+                        raise ServerLostError(f"no parameter server at {peer.address}: {error}") from error
+                    time.sleep(RETRY_SECONDS)
+
+    def _lead_link(self) -> Link:
+        link = self.peers[0].link
+        if link is None:
+            raise ConnectionError("the lead is away")
+        return link
+
+    def _try(self, peer: Peer, action: Callable[P, T], *args: P.args, **options: P.kwargs) -> T | None:
+        """Talk to a server; None when it is away or the map has moved on. Other refusals go to the caller."""
+        try:
+            return action(*args, **options)
+        except OSError:
+            self._lose(peer)
+        except (OldMapError, MissingBlocksError):
+            # More replies may be under way on this link: begin again on a new one, and settle there what is missing.
+            peer.close()
+            peer.tried_at = 0.0
+            self._must_repair = True
+        except ParameterServerError:
+            peer.close()
+            self.log.discard_last()
+            raise
+        return None
+
+    def _repair(self) -> None:
+        """Servers that are up but hold other blocks than we thought are not away: settle that before going on."""
+        if self._must_repair:
+            self._must_repair = False
+            self.wait_for_servers()
+
+    def _lose(self, peer: Peer) -> None:
+        peer.close()
+        self.outages += 1
+        peer.tried_at = time.monotonic()
+
+    def _revive(self) -> None:
+        """Try servers that are away, each not more often than every so often."""
+        now = time.monotonic()
+        for peer in list(self.peers):
+            if peer.link is None and now - peer.tried_at >= RETRY_SECONDS:
+                peer.tried_at = now
+                try:
+                    self._revive_one(peer)
+                except OSError:
+                    peer.close()
+                except OldMapError:
+                    peer.close()
+                    self._refresh_map()
+                    return
+
+    def _revive_one(self, peer: Peer) -> None:
+        peer.link = self._dial(peer.address)
+        if peer is self.peers[0]:
+            self.rejoin(peer.link)
+            if self.joined.map.version != peer.map_version:
+                raise OldMapError("the lead has a new map")
+        peer.catch_up(self.log, self.clock)
+
+    def _refresh_map(self) -> None:
+        """Fetch the map in force; unless it is new, a move is still under way and the next try asks again."""
+        lead = self.peers[0]
+        try:
+            if lead.link is None:
+                lead.link = self._dial(lead.address)
+                self.rejoin(lead.link)
+            reply = ask(lead.link, m.AskMap())
+        except OSError:
+            self._lose(lead)
+            return
+        assert isinstance(reply, m.CurrentMap)
+        if reply.map.version == lead.map_version:
+            return
+        self.joined = m.structs_replace(self.joined, map=reply.map)
+        self.close()
+        self._build_peers(None)
+        self._revive()
+
+    def _settle(self) -> None:
+        confirmed = min(peer.confirmed for peer in self.peers)
+        self.log.settle(confirmed=confirmed, durable=min(peer.durable for peer in self.peers))
+        steps, nbytes = self.log.unconfirmed(confirmed)
+        if steps > self._limits.outage_steps or nbytes > self._limits.outage_bytes:
+            self.wait_for_servers()

@@ -1,0 +1,230 @@
+"""What a server does with each request. No sockets: the server's loop calls it, and so does a session without servers.
+
+A request is answered with a reply and the arrays to send behind it, or with None when it has to wait; then it is
+asked again after something changed. An error of this package becomes the reply Failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gangline.ps import messages as m
+from gangline.ps.blocks import Array
+from gangline.ps.coordinator import Coordinator
+from gangline.ps.errors import ParameterServerError, ShapeMismatchError, WireError
+from gangline.ps.settings import Settings
+from gangline.ps.shared_image import SharedImage
+from gangline.ps.store import HeldBlock, Pin, Store, check_sizes
+
+
+@dataclass(slots=True)
+class Caller:
+    """What a server knows of one connection."""
+
+    job: str
+    joined: str = ""
+    image: SharedImage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply, the arrays that follow it, and the pins to hold while they are being sent."""
+
+    reply: m.Reply
+    arrays: Sequence[Array] = ()
+    pins: Sequence[Pin] = ()
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request with all that belongs to it."""
+
+    caller: Caller
+    payload: memoryview
+    shared: bool
+    now: float
+
+
+class Service:
+    """The requests of one server; with a coordinator it is the lead."""
+
+    def __init__(self, settings: Settings, servers: tuple[str, ...], *, lead: bool) -> None:
+        self.store = Store(settings)
+        self.coordinator = Coordinator(servers, settings) if lead else None
+        self._table: dict[type, Callable[[Any, Exchange], Answer | None]] = {
+            m.Push: self._push,
+            m.Pull: self._pull,
+            m.Hello: self._hello,
+            m.Join: self._join,
+            m.Initialise: self._initialise,
+            m.AskPosition: self._position,
+            m.Ready: self._ready,
+            m.AwaitReady: self._await_ready,
+            m.Advance: self._advance,
+            m.Renew: self._renew,
+            m.Leave: self._leave,
+            m.TakeShard: self._take_shard,
+            m.FinishShard: self._finish_shard,
+            m.AskProgress: self._progress,
+            m.AskMap: self._map,
+            m.ProposeServers: self._propose,
+            m.Freeze: self._freeze,
+            m.Install: self._install,
+            m.Commit: self._commit,
+            m.Forget: self._forget,
+        }
+
+    def handle(self, request: m.Request, exchange: Exchange) -> Answer | None:
+        """Answer one request; None when it has to wait."""
+        try:
+            return self._table[type(request)](request, exchange)
+        except ParameterServerError as error:
+            return Answer(m.Failed(error.code, str(error)))
+
+    def disconnected(self, caller: Caller, now: float) -> None:
+        """A connection closed."""
+        if caller.joined and self.coordinator:
+            self.coordinator.disconnected(caller.joined, now)
+        if caller.image:
+            caller.image.close()
+
+    @property
+    def _lead(self) -> Coordinator:
+        if self.coordinator is None:
+            raise ParameterServerError("this server is not the lead")
+        return self.coordinator
+
+    def _push(self, push: m.Push, exchange: Exchange) -> Answer:
+        held = self.store.find(push.blocks, push.map_version, exchange.now)
+        pushed = self.store.push(push, held, _gradients(held, exchange))
+        return _with_values(pushed, held, exchange) if push.pull else Answer(pushed)
+
+    def _pull(self, pull: m.Pull, exchange: Exchange) -> Answer:
+        held = self.store.find(pull.blocks, pull.map_version, exchange.now if pull.clock else 0.0)
+        self.store.close_rounds(held, pull.clock)
+        return _with_values(m.Values(tuple(block.version for block in held)), held, exchange)
+
+    def _hello(self, hello: m.Hello, exchange: Exchange) -> Answer:
+        if hello.job != exchange.caller.job:
+            raise ParameterServerError(f"this server works for job {exchange.caller.job!r}, not for {hello.job!r}")
+        return Answer(m.Done())
+
+    def _join(self, join: m.Join, exchange: Exchange) -> Answer:
+        joined = self._lead.join(join, exchange.now)
+        exchange.caller.joined = join.worker
+        return Answer(joined)
+
+    def _initialise(self, message: m.Initialise, exchange: Exchange) -> Answer:
+        sizes = [message.map.blocks[number] for number in message.blocks]
+        if sum(block.nbytes for block in sizes) != exchange.payload.nbytes:
+            raise ShapeMismatchError(f"the payload has {exchange.payload.nbytes} bytes, not those of the blocks")
+        kinds = [(block.dtype, block.stop - block.start) for block in sizes]
+        self.store.initialise(message, _cut(exchange.payload, kinds))
+        return Answer(m.Done())
+
+    def _position(self, ask: m.AskPosition, exchange: Exchange) -> Answer:
+        return Answer(self.store.position(ask, self.store.find(ask.blocks, ask.map_version, exchange.now)))
+
+    def _ready(self, _: m.Ready, exchange: Exchange) -> Answer:
+        self._lead.uploaded()
+        return Answer(m.Done())
+
+    def _await_ready(self, message: m.AwaitReady, exchange: Exchange) -> Answer | None:
+        turn = self._lead.await_ready(message.worker)
+        return Answer(turn) if turn else None
+
+    def _advance(self, message: m.Advance, exchange: Exchange) -> Answer | None:
+        passed = self._lead.advance(message.worker, message.incarnation, message.clock)
+        return Answer(m.Done()) if passed else None
+
+    def _renew(self, message: m.Renew, exchange: Exchange) -> Answer:
+        self._lead.renew(message.worker, message.incarnation, exchange.now)
+        return Answer(m.Done())
+
+    def _leave(self, message: m.Leave, exchange: Exchange) -> Answer:
+        self._lead.leave(message.worker, message.incarnation)
+        exchange.caller.joined = ""
+        return Answer(m.Done())
+
+    def _take_shard(self, message: m.TakeShard, exchange: Exchange) -> Answer | None:
+        grant = self._lead.take_shard(message.worker, message.incarnation, message.plan)
+        return Answer(grant) if grant else None
+
+    def _finish_shard(self, message: m.FinishShard, exchange: Exchange) -> Answer:
+        self._lead.finish_shard(message.worker, message.incarnation, message.shard, message.reached)
+        return Answer(m.Done())
+
+    def _progress(self, _: m.AskProgress, exchange: Exchange) -> Answer:
+        return Answer(self._lead.progress())
+
+    def _map(self, _: m.AskMap, exchange: Exchange) -> Answer:
+        return Answer(m.CurrentMap(self._lead.map))
+
+    def _propose(self, message: m.ProposeServers, exchange: Exchange) -> Answer:
+        return Answer(m.CurrentMap(self._lead.propose(message.servers)))
+
+    def _freeze(self, message: m.Freeze, exchange: Exchange) -> Answer:
+        held = self.store.find(message.blocks, self.store.map_version)
+        for block in held:
+            block.frozen_until = exchange.now + message.seconds
+        arrays = [array for block in held for array in (block.value, *block.state.values())]
+        return Answer(m.Frozen(tuple(block.describe() for block in held)), arrays, [block.pin for block in held])
+
+    def _install(self, message: m.Install, exchange: Exchange) -> Answer:
+        block = message.block
+        kinds = [(block.dtype, block.size), *((dtype, size) for _, dtype, size in block.states)]
+        value, *states = (array.copy() for array in _cut(exchange.payload, kinds))
+        names = [name for name, _, _ in block.states]
+        self.store.install(block, message.map_version, value, dict(zip(names, states, strict=True)))
+        return Answer(m.Done())
+
+    def _commit(self, message: m.Commit, exchange: Exchange) -> Answer:
+        self._lead.commit(message.map)
+        return Answer(m.Done())
+
+    def _forget(self, message: m.Forget, exchange: Exchange) -> Answer:
+        self.store.forget(message.blocks, message.map_version)
+        return Answer(m.Done())
+
+
+def _gradients(held: Sequence[HeldBlock], exchange: Exchange) -> list[Array]:
+    if not exchange.shared:
+        check_sizes(held, exchange.payload.nbytes)
+        return _cut(exchange.payload, [(block.value.dtype.str, block.value.size) for block in held])
+    return _shared_views(held, _image(exchange).gradients)
+
+
+def _with_values(reply: m.Reply, held: Sequence[HeldBlock], exchange: Exchange) -> Answer:
+    if not exchange.shared:
+        return Answer(reply, [block.value for block in held], [block.pin for block in held])
+    for block, target in zip(held, _shared_views(held, _image(exchange).values), strict=True):
+        np.copyto(target, block.value)
+    return Answer(reply)
+
+
+def _image(exchange: Exchange) -> SharedImage:
+    if exchange.caller.image is None:
+        raise WireError("no shared memory was handed over on this connection")
+    return exchange.caller.image
+
+
+def _shared_views(held: Sequence[HeldBlock], memory: memoryview) -> list[Array]:
+    try:
+        return [np.frombuffer(memory, b.value.dtype, b.value.size, b.offset) for b in held]
+    except ValueError as error:
+        raise ShapeMismatchError(f"the shared memory is too small for the blocks: {error}") from error
+
+
+def _cut(payload: memoryview, kinds: Sequence[tuple[str, int]]) -> list[Array]:
+    arrays, offset = [], 0
+    try:
+        for dtype, size in kinds:
+            arrays.append(np.frombuffer(payload, dtype, size, offset))
+            offset += arrays[-1].nbytes
+    except ValueError as error:
+        raise ShapeMismatchError(f"the payload is shorter than its blocks: {error}") from error
+    return arrays

@@ -1,0 +1,44 @@
+"""One job's choices for its parameter servers. `serve` takes them; `connect` uses them when there are no servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gangline.ps.consistency import Consistency, parse_consistency
+from gangline.ps.errors import SettingsError
+from gangline.ps.optimizers import find_optimizer
+
+
+class NonFinitePolicy(StrEnum):
+    """What happens to a gradient with NaN or infinity."""
+
+    REJECT = "reject"  # the push raises; the worker may go on
+    SKIP = "skip"  # the push is dropped and counted
+    STOP = "stop"  # the push raises, and so does every later one of the job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Optimizer, learning rate, consistency and times. Wrong values are refused here, before anything starts."""
+
+    optimizer: str = "sgd"
+    learning_rate: float = 0.01
+    consistency: str = "async"
+    non_finite: str = "reject"
+    lease_seconds: float = 10.0
+    snapshot_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        parse_consistency(self.consistency)
+        find_optimizer(self.optimizer)
+        if self.non_finite not in tuple(NonFinitePolicy):
+            raise SettingsError(f"non_finite {self.non_finite!r}: expected one of {[str(p) for p in NonFinitePolicy]}")
+        for name in ("learning_rate", "lease_seconds", "snapshot_seconds"):
+            if not getattr(self, name) > 0:
+                raise SettingsError(f"{name} must be above zero, not {getattr(self, name)}")
+
+    @property
+    def rule(self) -> Consistency:
+        """The consistency as a value."""
+        return parse_consistency(self.consistency)

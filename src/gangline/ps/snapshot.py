@@ -1,0 +1,116 @@
+"""A server's state on disk: its blocks with their sequences and, on the lead, the coordinator.
+
+Taken without stopping the server: the arrays are pinned (see store.py) and written by another thread. Kept by
+runtime.Checkpoints, so that a snapshot is whole or absent and a corrupt one gives way to the one before it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from gangline.ps.blocks import Array
+from gangline.ps.coordinator import Coordinator, CoordinatorState
+from gangline.ps.messages import MovedBlock
+from gangline.ps.store import Identity, Pin, Store
+from gangline.runtime import Checkpoints, load_arrays, save_arrays
+
+KEEP = 2
+STATE_FILE = "state.msgpack"
+
+
+class SnapshotState(msgspec.Struct, array_like=True):
+    """What is not an array."""
+
+    map_version: int
+    blocks: list[MovedBlock]
+    handled: dict[str, Identity]
+    coordinator: CoordinatorState | None
+
+
+class Snapshots:
+    """Takes and restores the snapshots of one server."""
+
+    def __init__(self, directory: Path, store: Store, coordinator: Coordinator | None) -> None:
+        self._checkpoints = Checkpoints(directory, keep=KEEP)
+        self._store = store
+        self._coordinator = coordinator
+        self._next = 1 + max((checkpoint.step for checkpoint in self._checkpoints.all()), default=0)
+        self._writer: threading.Thread | None = None
+        self._pins: list[Pin] = []
+        self._handled: dict[str, Identity] = {}
+        self._previous: dict[str, Identity] = {}
+        self._error: BaseException | None = None
+        self._changes = -1
+
+    def restore(self, now: float) -> bool:
+        """Load the newest snapshot that is whole; False when there is none."""
+        checkpoint = self._checkpoints.latest()
+        if checkpoint is None:
+            return False
+        state = msgspec.msgpack.decode((checkpoint.path / STATE_FILE).read_bytes(), type=SnapshotState)
+        arrays = load_arrays(checkpoint.path)
+        for block in state.blocks:
+            states = {name: arrays[f"{block.number}.{name}"] for name, _, _ in block.states}
+            self._store.install(block, state.map_version, arrays[f"{block.number}.value"], states)
+        self._store.handled = dict(state.handled)
+        if self._coordinator and state.coordinator:
+            self._coordinator.restore(state.coordinator, now)
+        return True
+
+    @property
+    def busy(self) -> bool:
+        """Whether one is being written."""
+        return self._writer is not None
+
+    def begin(self) -> None:
+        """Start writing the state of this instant; does nothing while one is being written or nothing changed."""
+        if self._writer or (self._store.changes == self._changes and not self._coordinator):
+            return
+        self._changes = self._store.changes
+        arrays: dict[str, Array] = {}
+        blocks = [block.describe() for block in self._store.blocks.values()]
+        for block in self._store.blocks.values():
+            arrays[f"{block.number}.value"] = block.value
+            arrays |= {f"{block.number}.{name}": array for name, array in block.state.items()}
+            block.pin.readers += 1
+            self._pins.append(block.pin)
+        self._handled = dict(self._store.handled)
+        coordinator = self._coordinator.state() if self._coordinator else None
+        state = SnapshotState(self._store.map_version, blocks, self._handled, coordinator)
+        self._writer = threading.Thread(target=self._write, args=(_writing(state, arrays),), name="snapshot")
+        self._writer.start()
+
+    def collect(self, *, wait: bool = False) -> None:
+        """Take note of a snapshot that has been written; raises what went wrong while writing it."""
+        if self._writer is None or (self._writer.is_alive() and not wait):
+            return
+        self._writer.join()
+        self._writer = None
+        for pin in self._pins:
+            pin.readers -= 1
+        self._pins = []
+        if self._error:
+            error, self._error = self._error, None
+            self._changes = -1
+            raise error
+        # Only what two snapshots hold counts as durable: the newest may turn out corrupt.
+        self._store.durable, self._previous = self._previous, self._handled
+
+    def _write(self, write: Callable[[Path], None]) -> None:
+        try:
+            self._checkpoints.save(self._next, write)
+            self._next += 1
+        except BaseException as error:  # noqa: BLE001 - handed to the server's thread, which raises it
+            self._error = error
+
+
+def _writing(state: SnapshotState, arrays: dict[str, Array]) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        (path / STATE_FILE).write_bytes(msgspec.msgpack.encode(state))
+        save_arrays(path, arrays)
+
+    return write

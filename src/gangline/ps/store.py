@@ -1,0 +1,226 @@
+"""The blocks one server holds: values, optimizer state, and which push of which worker was applied last.
+
+The service calls it from one thread, so there are no locks. Readers that outlive a call (a reply half sent, a snapshot
+being written) *pin* what they read; a block that is pinned is copied before its next change, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gangline.ps.blocks import Array
+from gangline.ps.consistency import Mode
+from gangline.ps.errors import (
+    MissingBlocksError,
+    NonFiniteGradientError,
+    OldMapError,
+    ReplacedError,
+    ShapeMismatchError,
+)
+from gangline.ps.messages import AskPosition, Initialise, MovedBlock, Position, Push, Pushed
+from gangline.ps.optimizers import State, find_optimizer
+from gangline.ps.settings import NonFinitePolicy, Settings
+
+Identity = tuple[int, int]  # incarnation and sequence: ordered as pushes are
+BEFORE_ALL: Identity = (0, 0)
+
+
+@dataclass(slots=True)
+class Pin:
+    """Counts those who still read one generation of a block's arrays."""
+
+    readers: int = 0
+
+
+@dataclass(slots=True)
+class HeldBlock:
+    """One block as a server holds it."""
+
+    number: int
+    offset: int
+    value: Array
+    state: State = field(default_factory=dict)
+    version: int = 0
+    sequences: dict[str, Identity] = field(default_factory=dict)
+    pin: Pin = field(default_factory=Pin)
+    closed: int = 0
+    pending: dict[int, dict[tuple[str, Identity], tuple[Array, float]]] = field(default_factory=dict)
+    frozen_until: float = 0.0
+    rebuilt: bool = False
+
+    def make_writable(self) -> None:
+        """Step aside from readers: go on with copies, theirs stay as they are."""
+        if self.pin.readers:
+            self.value = self.value.copy()
+            self.state = {name: array.copy() for name, array in self.state.items()}
+            self.pin = Pin()
+
+    def describe(self) -> MovedBlock:
+        """All but the bytes; see MovedBlock."""
+        states = [(name, array.dtype.str, array.size) for name, array in self.state.items()]
+        return MovedBlock(
+            number=self.number,
+            offset=self.offset,
+            dtype=self.value.dtype.str,
+            size=self.value.size,
+            version=self.version,
+            closed=self.closed,
+            rebuilt=self.rebuilt,
+            states=states,
+            sequences=dict(self.sequences),
+        )
+
+
+class Store:
+    """The blocks of one server and the rule by which pushes change them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._rule = settings.rule
+        self._optimizer = find_optimizer(settings.optimizer)
+        self._learning_rate = settings.learning_rate
+        self._policy = NonFinitePolicy(settings.non_finite)
+        self._stopped = ""
+        self.blocks: dict[int, HeldBlock] = {}
+        self.map_version = 0
+        self.handled: dict[str, Identity] = {}
+        self.durable: dict[str, Identity] = {}
+        self.changes = 0
+
+    def initialise(self, message: Initialise, values: Sequence[Array]) -> None:
+        """Give blocks their first values; those that have values keep them."""
+        block_map, numbers = message.map, message.blocks
+        self.map_version = max(self.map_version, block_map.version)
+        for number, value in zip(numbers, values, strict=True):
+            if number not in self.blocks:
+                offset = block_map.blocks[number].offset
+                self.blocks[number] = HeldBlock(number, offset, value.copy(), rebuilt=message.rebuilt)
+                self.changes += 1
+
+    def find(self, numbers: Sequence[int], map_version: int, now: float = 0.0) -> list[HeldBlock]:
+        """The blocks asked for; refuses when one is not here, or is about to leave."""
+        try:
+            held = [self.blocks[number] for number in numbers]
+        except KeyError as error:
+            if map_version < self.map_version:
+                raise OldMapError(f"map {map_version} is old; {self.map_version} is in force") from error
+            raise MissingBlocksError(f"block {error} has no value on this server") from error
+        if now and any(block.frozen_until > now for block in held):
+            raise OldMapError(f"map {map_version} is being replaced: a block is on its way to another server")
+        return held
+
+    def push(self, push: Push, held: Sequence[HeldBlock], gradients: Sequence[Array]) -> Pushed:
+        """Apply a push once; a repeat changes nothing and is answered like the first time."""
+        self._check_alive()
+        if not self._all_finite(push, gradients):
+            return self._answer(push, held, 0, applied=False)
+        if self._rule.mode is Mode.BSP:
+            self._collect(push, held, gradients)
+            return self._answer(push, held, 0, applied=True)
+        staleness = max((block.version - base for block, base in zip(held, push.bases, strict=True)), default=0)
+        weight = 1.0 if push.replay else self._rule.weight(staleness)
+        identity = (push.incarnation, push.sequence)
+        for block, gradient in zip(held, gradients, strict=True):
+            if self._is_news(block, push.worker, identity):
+                if weight:
+                    self._apply(block, gradient, push.scale * weight)
+                block.sequences[push.worker] = identity
+        if push.final:
+            self.handled[push.worker] = identity
+        return self._answer(push, held, max(0, staleness), applied=weight > 0)
+
+    def close_rounds(self, held: Sequence[HeldBlock], clock: int) -> None:
+        """Under bsp: apply the mean of each round up to `clock`, oldest first, in the workers' order."""
+        for block in held:
+            for number in sorted(number for number in block.pending if number <= clock):
+                self._close(block, block.pending.pop(number))
+            block.closed = max(block.closed, clock)
+
+    def position(self, ask: AskPosition, held: Sequence[HeldBlock]) -> Position:
+        """The last push of this process that all the blocks hold."""
+        identities = [block.sequences.get(ask.worker, BEFORE_ALL) for block in held]
+        sequence = min((seen[1] if seen[0] == ask.incarnation else 0 for seen in identities), default=0)
+        return Position(sequence, any(block.rebuilt for block in held))
+
+    def install(self, moved: MovedBlock, map_version: int, value: Array, state: State) -> None:
+        """Take over a block from another server."""
+        self.map_version = max(self.map_version, map_version)
+        block = HeldBlock(moved.number, moved.offset, value, state, moved.version, dict(moved.sequences))
+        block.closed, block.rebuilt = moved.closed, moved.rebuilt
+        self.blocks[moved.number] = block
+        self.changes += 1
+
+    def forget(self, numbers: Sequence[int], map_version: int) -> None:
+        """Drop blocks that another server owns now."""
+        self.map_version = max(self.map_version, map_version)
+        for number in numbers:
+            self.blocks.pop(number, None)
+        self.changes += 1
+
+    def _apply(self, block: HeldBlock, gradient: Array, scale: float) -> None:
+        if gradient.size != block.value.size:
+            raise ShapeMismatchError(f"block {block.number} has {block.value.size} elements, not {gradient.size}")
+        block.make_writable()
+        self._optimizer.apply(block.value, gradient, block.state, self._learning_rate * scale)
+        block.version += 1
+        self.changes += 1
+
+    def _collect(self, push: Push, held: Sequence[HeldBlock], gradients: Sequence[Array]) -> None:
+        identity = (push.incarnation, push.sequence)
+        for block, gradient in zip(held, gradients, strict=True):
+            if self._is_news(block, push.worker, identity):
+                # A round that is already closed does not open again: what comes late counts in the next one.
+                number = max(push.clock, block.closed + 1)
+                contributions = block.pending.setdefault(number, {})
+                contributions[push.worker, identity] = (gradient.copy(), push.scale)
+
+    def _close(self, block: HeldBlock, contributions: dict[tuple[str, Identity], tuple[Array, float]]) -> None:
+        ordered = sorted(contributions.items())
+        mean = np.zeros_like(block.value)
+        for _, (gradient, scale) in ordered:
+            mean += gradient * block.value.dtype.type(scale)
+        mean /= len(ordered)
+        self._apply(block, mean, 1.0)
+        for (worker, identity), _ in ordered:
+            block.sequences[worker] = self.handled[worker] = identity
+
+    def _is_news(self, block: HeldBlock, worker: str, identity: Identity) -> bool:
+        seen = block.sequences.get(worker, BEFORE_ALL)
+        if seen[0] > identity[0]:
+            raise ReplacedError(f"{worker} was replaced by a newer process")
+        return seen < identity
+
+    def _answer(self, push: Push, held: Sequence[HeldBlock], staleness: int, *, applied: bool) -> Pushed:
+        durable = self.durable.get(push.worker, BEFORE_ALL)
+        sequence = durable[1] if durable[0] == push.incarnation else 0
+        return Pushed(tuple(block.version for block in held), staleness, applied, sequence)
+
+    def _check_alive(self) -> None:
+        if self._stopped:
+            raise NonFiniteGradientError(self._stopped)
+
+    def _all_finite(self, push: Push, gradients: Sequence[Array]) -> bool:
+        if all(is_finite(gradient) for gradient in gradients):
+            return True
+        message = f"push {push.sequence} of {push.worker} holds NaN or infinity"
+        if self._policy is NonFinitePolicy.SKIP:
+            return False
+        if self._policy is NonFinitePolicy.STOP:
+            self._stopped = f"training stopped: {message}"
+        raise NonFiniteGradientError(message)
+
+
+def is_finite(array: Array) -> bool:
+    """Whether all elements are finite: one fast pass of squares, and a slow look only when that overflows."""
+    flat = array.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(np.dot(flat, flat))) or bool(np.isfinite(flat).all())
+
+
+def check_sizes(held: Sequence[HeldBlock], nbytes: int) -> None:
+    """Refuse a payload that is not exactly the blocks it claims to be."""
+    expected = sum(block.value.nbytes for block in held)
+    if expected != nbytes:
+        raise ShapeMismatchError(f"the payload has {nbytes} bytes, the blocks have {expected}")

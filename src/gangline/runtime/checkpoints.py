@@ -1,0 +1,184 @@
+"""Checkpoints on disk: saved whole or not at all, checked when read, the newest few kept.
+
+A checkpoint is a directory `step-<number>` with the caller's files and a manifest of sizes and checksums. It is
+written under a hidden name, forced to disk and then renamed, so that a crash at any instant leaves either the whole
+checkpoint or none. Training code calls this, and so does the parameter server for its snapshots.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangline.runtime.errors import CorruptCheckpointError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MANIFEST = "manifest.json"
+ARRAYS = "arrays.npz"
+CHUNK_BYTES = 1 << 20
+_FINISHED = re.compile(r"step-(\d+)")
+_UNFINISHED = re.compile(r"\.(?:writing|replaced)-\d+-(?P<host>.+)-(?P<pid>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A finished checkpoint: the step it was taken at and the directory that holds its files."""
+
+    step: int
+    path: Path
+
+
+class Checkpoints:
+    """The checkpoints of one directory. One process saves at a time; any number may read."""
+
+    def __init__(self, directory: Path | str, keep: int = 3) -> None:
+        if keep < 1:
+            raise ValueError(f"keep={keep}: at least one checkpoint must be kept")
+        self._directory = Path(directory)
+        self._keep = keep
+
+    def save(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
+        """Save one checkpoint: `write` is handed an empty directory and fills it.
+
+        When `write` raises, nothing is left behind and the error goes on to the caller.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._remove_unfinished()
+        draft = self._hidden("writing", step)
+        draft.mkdir()
+        try:
+            write(draft)
+            _write_manifest(draft, step)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        final = self._directory / f"step-{step:012d}"
+        self._publish(draft, final, step)
+        self._remove_old()
+        return Checkpoint(step, final)
+
+    def latest(self) -> Checkpoint | None:
+        """The newest checkpoint that matches its manifest; a corrupt one is passed over for the one before it."""
+        for checkpoint in self.all():
+            try:
+                verify(checkpoint)
+            except CorruptCheckpointError:
+                continue
+            return checkpoint
+        return None
+
+    def all(self) -> list[Checkpoint]:
+        """Every finished checkpoint, newest first, unverified."""
+        if not self._directory.is_dir():
+            return []
+        matches = ((_FINISHED.fullmatch(entry.name), entry) for entry in self._directory.iterdir())
+        found = [Checkpoint(int(match[1]), entry) for match, entry in matches if match]
+        return sorted(found, key=lambda checkpoint: checkpoint.step, reverse=True)
+
+    def _hidden(self, purpose: str, step: int) -> Path:
+        return self._directory / f".{purpose}-{step}-{socket.gethostname()}-{os.getpid()}"
+
+    def _publish(self, draft: Path, final: Path, step: int) -> None:
+        replaced = self._hidden("replaced", step)
+        if final.exists():
+            final.rename(replaced)
+        draft.rename(final)
+        _force_to_disk(self._directory)
+        if replaced.exists():
+            shutil.rmtree(replaced)
+
+    def _remove_old(self) -> None:
+        for checkpoint in self.all()[self._keep :]:
+            shutil.rmtree(checkpoint.path, ignore_errors=True)
+
+    def _remove_unfinished(self) -> None:
+        """Sweep what a crashed writer on this machine left. A writer elsewhere may be alive: leave its draft alone."""
+        for entry in self._directory.iterdir():
+            match = _UNFINISHED.fullmatch(entry.name)
+            if match and match["host"] == socket.gethostname() and not _other_lives(int(match["pid"])):
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+def verify(checkpoint: Checkpoint) -> None:
+    """Compare a checkpoint's files with its manifest; raises CorruptCheckpointError naming the first difference."""
+    path = checkpoint.path
+    try:
+        files: dict[str, dict[str, int]] = json.loads((path / MANIFEST).read_text())["files"]
+        for name, expected in files.items():
+            size = (path / name).stat().st_size
+            if size != expected["bytes"]:
+                raise CorruptCheckpointError(path, f"{name} has {size} bytes, not {expected['bytes']}")
+            if _checksum(path / name) != expected["crc32"]:
+                raise CorruptCheckpointError(path, f"{name} does not match its checksum")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptCheckpointError(path, str(error)) from error
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Write named arrays into a checkpoint's directory, without pickle. For use inside `Checkpoints.save`."""
+    # Written through zipfile rather than savez(**arrays): there a parameter named "file" would not survive.
+    import zipfile
+
+    import numpy as np
+
+    with zipfile.ZipFile(path / ARRAYS, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Read what `save_arrays` wrote."""
+    import numpy as np
+
+    with np.load(path / ARRAYS, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def _write_manifest(directory: Path, step: int) -> None:
+    files = [entry for entry in sorted(directory.rglob("*")) if entry.is_file()]
+    facts = {
+        str(file.relative_to(directory)): {"bytes": file.stat().st_size, "crc32": _checksum(file)} for file in files
+    }
+    manifest = directory / MANIFEST
+    manifest.write_text(json.dumps({"step": step, "files": facts}, indent=1))
+    for entry in [*files, manifest, *(folder for folder in directory.rglob("*") if folder.is_dir()), directory]:
+        _force_to_disk(entry)
+
+
+def _checksum(file: Path) -> int:
+    value = 0
+    with file.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            value = zlib.crc32(chunk, value)
+    return value
+
+
+def _force_to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _other_lives(pid: int) -> bool:
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

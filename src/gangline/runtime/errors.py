@@ -1,0 +1,39 @@
+"""Errors of the runtime library. They have their own root because a job's process does not carry the platform.
+
+RuntimeLibraryError
+    ContractError            an environment variable of the contract is missing half of its meaning
+    CorruptCheckpointError   a checkpoint does not match its manifest
+    RendezvousError          peers did not accept connections in time
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class RuntimeLibraryError(Exception):
+    """Root of what this package raises."""
+
+
+class ContractError(RuntimeLibraryError):
+    """An environment variable set by the engine cannot be read."""
+
+    def __init__(self, variable: str, value: str, expected: str) -> None:
+        self.variable, self.value, self.expected = variable, value, expected
+        super().__init__(f"{variable}={value!r}: expected {expected}")
+
+
+class CorruptCheckpointError(RuntimeLibraryError):
+    """A checkpoint's files differ from its manifest."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"checkpoint {path} is corrupt: {reason}")
+
+
+class RendezvousError(RuntimeLibraryError):
+    """Some peers did not accept a connection before the deadline."""
+
+    def __init__(self, missing: tuple[str, ...], timeout: float) -> None:
+        self.missing, self.timeout = missing, timeout
+        super().__init__(f"no connection after {timeout:g} s to: {', '.join(missing)}")

@@ -1,0 +1,73 @@
+"""Metric reporting: one line of JSON for each number, appended to the file that the engine names.
+
+Training code calls `report`. Whatever happens to the file, training goes on: a failure is told once on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+
+from gangline.runtime.replica import current
+
+
+class MetricFile:
+    """Appends metric records to one file, whole lines at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._torn = False
+        self._warned = False
+
+    def append(self, records: list[dict[str, object]]) -> None:
+        """Write the records with a single append, so that the lines of several replicas do not mix."""
+        lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records).encode()
+        # After a write cut short by a full disk, a line break keeps the torn line from spoiling the next one.
+        data = b"\n" + lines if self._torn else lines
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                self._torn = os.write(descriptor, data) < len(data)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self._warn(str(error))
+        else:
+            if self._torn:
+                self._warn("the file system took only part of the line")
+
+    def _warn(self, reason: str) -> None:
+        if not self._warned:
+            self._warned = True
+            sys.stderr.write(f"gangline: metrics cannot be written to {self._path}: {reason}; training goes on\n")
+
+
+_files: dict[Path, MetricFile] = {}
+
+
+def report(*, step: int | None = None, total_steps: int | None = None, **metrics: float) -> None:
+    """Record numbers by name, for example `report(step=100, total_steps=1000, loss=0.3)`.
+
+    With `total_steps`, the share of steps done is recorded as the metric `progress`. A number that is not finite is
+    recorded as null, because JSON has no word for it. Outside a job nothing is written. Never raises.
+    """
+    path = current().metrics_path
+    if path is None:
+        return
+    if total_steps and step is not None:
+        metrics["progress"] = min(1.0, max(0.0, step / total_steps))
+    now = time.time()
+    records: list[dict[str, object]] = [
+        {"at": now, "name": name, "value": _number(value), "step": step} for name, value in metrics.items()
+    ]
+    if records:
+        _files.setdefault(path, MetricFile(path)).append(records)
+
+
+def _number(value: float) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None

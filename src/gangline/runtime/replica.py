@@ -1,0 +1,102 @@
+"""The environment contract, read once into a value.
+
+Engines set the variables; training code reads `current()`. Nothing else in this package reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from gangline.runtime.errors import ContractError
+
+DEFAULT_GRACE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """This process's place in its job. Outside a job: a chief, alone, with directories below the working directory."""
+
+    job: str
+    job_id: str
+    role: str
+    index: int
+    rank: int
+    world_size: int
+    attempt: int
+    incarnation: int
+    cluster: Mapping[str, tuple[str, ...]]
+    address: str
+    data_directory: Path
+    result_directory: Path
+    checkpoint_directory: Path
+    metrics_path: Path | None
+    grace_seconds: float
+    in_job: bool
+
+    @property
+    def name(self) -> str:
+        """The replica's name within its job, such as `worker-3`."""
+        return f"{self.role}-{self.index}"
+
+    def peers(self, role: str) -> tuple[str, ...]:
+        """Addresses of one role in index order; empty when the job has no such role."""
+        return self.cluster.get(role, ())
+
+
+def current(environment: Mapping[str, str] | None = None) -> Replica:
+    """Read the contract from the environment (or from a mapping, in tests)."""
+    env = os.environ if environment is None else environment
+    return Replica(
+        job=env.get("JOB_NAME", "local"),
+        job_id=env.get("GANGLINE_JOB_ID", ""),
+        role=env.get("GANGLINE_ROLE", "chief"),
+        index=_whole(env, "GANGLINE_INDEX", 0),
+        rank=_whole(env, "GANGLINE_RANK", 0),
+        world_size=_whole(env, "GANGLINE_WORLD_SIZE", 1),
+        attempt=_whole(env, "GANGLINE_ATTEMPT", 1),
+        incarnation=_whole(env, "GANGLINE_INCARNATION", 0),
+        cluster=_cluster(env),
+        address=env.get("GANGLINE_ADDRESS", ""),
+        data_directory=Path(env.get("DATA_DIR", "data")),
+        result_directory=Path(env.get("RESULT_DIR", "results")),
+        checkpoint_directory=Path(env.get("CHECKPOINT_DIR", "checkpoints")),
+        metrics_path=Path(env["GANGLINE_METRICS"]) if env.get("GANGLINE_METRICS") else None,
+        grace_seconds=_seconds(env, "GANGLINE_GRACE_SECONDS", DEFAULT_GRACE_SECONDS),
+        in_job="GANGLINE_ROLE" in env,
+    )
+
+
+def _whole(env: Mapping[str, str], variable: str, default: int) -> int:
+    text = env.get(variable, str(default))
+    if not text.isascii() or not text.isdigit():
+        raise ContractError(variable, text, "a whole number")
+    return int(text)
+
+
+def _seconds(env: Mapping[str, str], variable: str, default: float) -> float:
+    text = env.get(variable, str(default))
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ContractError(variable, text, "a number of seconds") from error
+
+
+def _cluster(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    text = env.get("GANGLINE_CLUSTER") or "{}"
+    expected = 'a JSON object such as {"worker": ["host:port"]}'
+    try:
+        roles = json.loads(text)
+    except ValueError as error:
+        raise ContractError("GANGLINE_CLUSTER", text, expected) from error
+    if not isinstance(roles, dict) or not all(_is_addresses(addresses) for addresses in roles.values()):
+        raise ContractError("GANGLINE_CLUSTER", text, expected)
+    return MappingProxyType({role: tuple(addresses) for role, addresses in roles.items()})
+
+
+def _is_addresses(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

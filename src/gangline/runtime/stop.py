@@ -1,0 +1,55 @@
+"""The stop notice: the engine sends SIGTERM, and kills when the grace period is over.
+
+A training loop asks `stopping()` once per step and leaves when it is true. The signal handler is installed at the
+first call, so that a program that never asks keeps the system's default: to die at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+
+class StopNotice:
+    """Remembers that the stop signal came, and tells those who asked to be told."""
+
+    def __init__(self, signal_number: int = signal.SIGTERM) -> None:
+        self._signal = signal_number
+        self._installed = False
+        self._received = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._previous: Callable[[int, FrameType | None], object] | int | None = None
+
+    def stopping(self) -> bool:
+        """Whether the stop notice has come."""
+        self._install()
+        return self._received
+
+    def on_stop(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called in the main thread when the notice comes; at once if it already has."""
+        self._install()
+        self._callbacks.append(callback)
+        if self._received:
+            callback()
+
+    def _install(self) -> None:
+        # Python lets only the main thread install a handler; other threads read what it saw.
+        if self._installed or threading.current_thread() is not threading.main_thread():
+            return
+        self._previous = signal.signal(self._signal, self._receive)
+        self._installed = True
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        first, self._received = not self._received, True
+        if first:
+            for callback in self._callbacks:
+                callback()
+        if callable(self._previous):
+            self._previous(number, frame)
+
+
+_notice = StopNotice()
+stopping = _notice.stopping
+on_stop = _notice.on_stop

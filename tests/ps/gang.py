@@ -1,0 +1,157 @@
+"""Servers and workers for the tests: servers as threads for speed, as processes where they are to be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from gangline import ps, runtime
+from gangline.ps import messages as m
+from gangline.ps.blocks import describe, image_bytes, image_views
+from gangline.ps.link import Link, RemoteLink
+from gangline.ps.server import Server
+from gangline.ps.server_group import ServerGroup
+from gangline.ps.session import Session
+from gangline.ps.shared_image import SharedImage
+from gangline.ps.wire import Buffer
+
+JOB = "test"
+DEADLINE_SECONDS = 30.0
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def make_environment(role: str, index: int, servers: Sequence[str], home: Path | None = None) -> dict[str, str]:
+    return {
+        "GANGLINE_JOB_ID": JOB,
+        "GANGLINE_ROLE": role,
+        "GANGLINE_INDEX": str(index),
+        "GANGLINE_CLUSTER": json.dumps({"ps": list(servers)}),
+        "GANGLINE_ADDRESS": servers[index] if role == "ps" else "",
+        "CHECKPOINT_DIR": str(home or ""),
+    }
+
+
+def make_replica(servers: Sequence[str], index: int = 0, role: str = "worker") -> runtime.Replica:
+    return runtime.current(make_environment(role, index, servers))
+
+
+@contextmanager
+def running_servers(number: int = 1, **settings: object) -> Iterator[tuple[str, ...]]:
+    """Servers as threads of this process."""
+    addresses = tuple(free_address() for _ in range(number))
+    with running_server_threads(addresses, addresses, ps.Settings(**settings)):  # type: ignore[arg-type]
+        yield addresses
+
+
+@contextmanager
+def running_server_threads(
+    addresses: Sequence[str], cluster: tuple[str, ...], settings: ps.Settings, directory: Path | None = None
+) -> Iterator[None]:
+    stop = threading.Event()
+    threads = []
+    for address in addresses:
+        own = directory / address if directory else None
+        server = Server(address, servers=cluster, settings=settings, job=JOB, directory=own)
+        threads.append(threading.Thread(target=server.run, args=(stop.is_set,)))
+        threads[-1].start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+class ServerProcess:
+    """A real server process that can be killed and started again at the same address."""
+
+    def __init__(self, address: str, home: Path, *options: str, cluster: Sequence[str] = ()) -> None:
+        self.address = address
+        self._cluster = list(cluster) or [address]
+        self._home = home
+        self._options = options
+        self.start()
+
+    def start(self) -> None:
+        index = self._cluster.index(self.address)
+        environment = os.environ | make_environment("ps", index, self._cluster, self._home)
+        command = [sys.executable, "-m", "gangline.ps", *self._options]
+        self._process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        self._process.terminate()
+        return self._process.wait(DEADLINE_SECONDS)
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited too long: {what}"
+        threading.Event().wait(0.01)
+
+
+class FlakyLink:
+    """Breaks now and then: before a request leaves, or after it was carried out and before its reply came."""
+
+    def __init__(self, address: str, chance: float, dice: random.Random, worker: str) -> None:
+        self._link = RemoteLink(address, job=JOB, sender=worker)
+        self._chance, self._dice = chance, dice
+        self.shared = False
+
+    def send(self, request: m.Request, payload: Sequence[Buffer] = ()) -> None:
+        self._perhaps_break()
+        self._link.send(request, payload)
+
+    def receive(self, targets: Iterable[memoryview] = ()) -> m.Reply:
+        reply = self._link.receive(targets)
+        self._perhaps_break()
+        return reply
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _perhaps_break(self) -> None:
+        if self._dice.random() < self._chance:
+            self._link.close()
+            raise ConnectionResetError("the test cut the line")
+
+
+def flaky_session(model: dict[str, np.ndarray], server: str, *, index: int, chance: float) -> Session:
+    """A session whose line is cut again and again, the same way for the same index."""
+    tensors = describe(model)
+    image = SharedImage.create(image_bytes(tensors))
+    for name, view in image_views(image.values, tensors).items():
+        np.copyto(view, model[name])
+    worker = f"worker-{index}"
+    dice = random.Random(index)
+    line = {"chance": 0.0}
+
+    def dial(address: str) -> Link:
+        return FlakyLink(address, line["chance"], dice, worker)
+
+    join = m.Join(worker, tensors, proposed=time.time_ns() // 1_000_000)
+    group = ServerGroup(server, dial, image, join, ps.Limits())
+    group.begin()
+    line["chance"] = chance
+    group.peers[0].close()  # the next line is a flaky one
+    return Session(tensors, image, group)

@@ -1,0 +1,183 @@
+import msgspec
+import pytest
+
+from gangline.ps.blocks import Tensor
+from gangline.ps.coordinator import RECONNECT_SECONDS, Coordinator
+from gangline.ps.errors import ReplacedError, SettingsError, ShapeMismatchError, UnknownWorkerError
+from gangline.ps.messages import Join, Joined
+from gangline.ps.settings import Settings
+from gangline.ps.shards import ShardPlan
+
+MODEL = (Tensor("w", "<f4", (10,)),)
+PLAN = ShardPlan(20, 10, 1)
+LEASE = 10.0
+
+
+def make_coordinator(consistency: str = "async") -> Coordinator:
+    return Coordinator(("a:1",), Settings(consistency=consistency, lease_seconds=LEASE))
+
+
+def join(coordinator: Coordinator, worker: str, now: float = 0.0, **fields: object) -> Joined:
+    return coordinator.join(Join(worker, MODEL, 1, **fields), now)  # type: ignore[arg-type]
+
+
+def test_a_slow_worker_holds_others_back_and_a_dead_one_does_not() -> None:
+    coordinator = make_coordinator("ssp:1")
+    fast, _ = join(coordinator, "fast"), join(coordinator, "slow")
+    assert coordinator.advance("fast", fast.incarnation, 1)
+    assert not coordinator.advance("fast", fast.incarnation, 2)
+
+    coordinator.renew("fast", fast.incarnation, LEASE - 1)
+    assert coordinator.expire(LEASE + 1) == ["slow"]
+
+    assert coordinator.advance("fast", fast.incarnation, 2)
+
+
+def test_a_newcomer_begins_where_the_slowest_is_and_holds_nobody_back() -> None:
+    coordinator = make_coordinator("ssp:0")
+    old = join(coordinator, "old")
+    coordinator.advance("old", old.incarnation, 40)
+
+    assert join(coordinator, "new").clock == 40
+
+
+def test_observers_are_waited_for_by_nobody() -> None:
+    coordinator = make_coordinator("bsp")
+    worker = join(coordinator, "worker")
+    join(coordinator, "chief", observer=True)
+
+    assert coordinator.advance("worker", worker.incarnation, 3)
+
+
+def test_a_new_process_takes_the_place_of_the_old_and_frees_its_shard_at_once() -> None:
+    coordinator = make_coordinator()
+    old = join(coordinator, "w")
+    grant = coordinator.take_shard("w", old.incarnation, PLAN)
+    new = join(coordinator, "w")
+
+    assert new.incarnation > old.incarnation
+    assert coordinator.take_shard("w", new.incarnation, PLAN) == grant
+    with pytest.raises(ReplacedError):
+        coordinator.take_shard("w", old.incarnation, PLAN)
+    with pytest.raises(ReplacedError):
+        join(coordinator, "w", incarnation=old.incarnation)
+
+
+def test_a_worker_whose_lease_ended_is_told_so() -> None:
+    coordinator = make_coordinator()
+    joined = join(coordinator, "w")
+    coordinator.expire(LEASE)
+
+    with pytest.raises(UnknownWorkerError):
+        coordinator.renew("w", joined.incarnation, LEASE)
+
+
+def test_a_broken_line_shortens_the_lease_to_the_time_of_a_reconnect() -> None:
+    coordinator = make_coordinator()
+    join(coordinator, "w")
+    coordinator.disconnected("w", now=1.0)
+
+    assert coordinator.expire(1.0 + RECONNECT_SECONDS / 2) == []
+    assert coordinator.expire(1.0 + RECONNECT_SECONDS) == ["w"]
+
+
+def test_when_the_uploader_dies_the_next_one_uploads() -> None:
+    coordinator = make_coordinator()
+    assert join(coordinator, "first").upload
+    assert not join(coordinator, "second", now=5.0).upload
+    assert coordinator.await_ready("second") is None
+
+    coordinator.expire(LEASE)
+
+    turn = coordinator.await_ready("second")
+    assert turn is not None
+    assert not turn.ready
+
+
+def test_an_observer_never_uploads() -> None:
+    coordinator = make_coordinator()
+    assert not join(coordinator, "chief", observer=True).upload
+    assert coordinator.await_ready("chief") is None
+
+    join(coordinator, "worker")
+    coordinator.uploaded()
+
+    turn = coordinator.await_ready("chief")
+    assert turn is not None
+    assert turn.ready
+
+
+def test_a_worker_waits_while_the_rest_is_leased_and_gets_what_comes_back() -> None:
+    coordinator = make_coordinator()
+    one, two = join(coordinator, "one"), join(coordinator, "two", now=5.0)
+    first = coordinator.take_shard("one", one.incarnation, PLAN)
+    assert coordinator.take_shard("two", two.incarnation, PLAN)
+    assert coordinator.take_shard("two", two.incarnation, PLAN) is None
+
+    coordinator.expire(LEASE)
+
+    assert coordinator.take_shard("two", two.incarnation, PLAN) == first
+
+
+def test_state_survives_a_restart() -> None:
+    before = make_coordinator()
+    joined = join(before, "w")
+    before.uploaded()
+    grant = before.take_shard("w", joined.incarnation, PLAN)
+    assert grant
+    assert grant.shard
+    saved = msgspec.msgpack.decode(msgspec.msgpack.encode(before.state()), type=type(before.state()))
+
+    after = make_coordinator()
+    after.restore(saved, now=100.0)
+
+    assert after.map == before.map
+    after.finish_shard("w", joined.incarnation, grant.shard, grant.shard.stop)
+    assert after.progress().examples_done == 10
+    assert after.expire(100.0 + LEASE) == ["w"]
+
+
+def test_a_lead_restored_from_before_a_join_gives_a_new_incarnation() -> None:
+    after = make_coordinator()
+    first = after.join(Join("w", MODEL, proposed=1000), 0.0)
+    restored = make_coordinator()
+
+    assert restored.join(Join("w", MODEL, proposed=2000), 0.0).incarnation > first.incarnation
+
+
+def test_two_plans_do_not_mix() -> None:
+    coordinator = make_coordinator()
+    joined = join(coordinator, "w")
+    coordinator.take_shard("w", joined.incarnation, PLAN)
+
+    with pytest.raises(SettingsError, match="differs from the plan in force"):
+        coordinator.take_shard("w", joined.incarnation, ShardPlan(99, 10, 1))
+
+
+def test_another_model_is_refused() -> None:
+    coordinator = make_coordinator()
+    join(coordinator, "w")
+
+    with pytest.raises(ShapeMismatchError):
+        coordinator.join(Join("x", (Tensor("w", "<f4", (11,)),), 1), 0.0)
+
+
+@pytest.mark.parametrize(
+    "servers", [(), ("b:1",), ("b:1", "a:1"), ("a:1", "b:1", "b:1")], ids=["none", "other", "not first", "twice"]
+)
+def test_the_lead_stays_first_among_the_servers(servers: tuple[str, ...]) -> None:
+    coordinator = make_coordinator()
+    join(coordinator, "w")
+
+    with pytest.raises(SettingsError, match="must begin with the lead"):
+        coordinator.propose(servers)
+
+
+def test_a_map_that_does_not_follow_the_one_in_force_is_refused() -> None:
+    coordinator = make_coordinator()
+    join(coordinator, "w")
+    proposed = coordinator.propose(("a:1", "b:1"))
+    coordinator.commit(proposed)
+
+    with pytest.raises(SettingsError, match="someone else was faster"):
+        coordinator.commit(proposed)

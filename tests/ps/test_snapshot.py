@@ -1,0 +1,117 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gangline.ps.blocks import Tensor, spread
+from gangline.ps.coordinator import Coordinator
+from gangline.ps.messages import Initialise, Join, Push
+from gangline.ps.settings import Settings
+from gangline.ps.snapshot import Snapshots
+from gangline.ps.store import Store
+
+TENSORS = (Tensor("a", "<f4", (4,)),)
+SETTINGS = Settings(optimizer="momentum", learning_rate=1.0)
+
+
+def make_store() -> Store:
+    store = Store(SETTINGS)
+    store.initialise(Initialise(spread(TENSORS, ["a:1"]), (0,)), [np.zeros(4, np.float32)])
+    return store
+
+
+def push(store: Store, sequence: int) -> int:
+    message = Push("w", 1, sequence, sequence, 1, (0,), (0,))
+    return store.push(message, store.find((0,), 1), [np.ones(4, np.float32)]).durable
+
+
+def save(snapshots: Snapshots) -> None:
+    snapshots.begin()
+    snapshots.collect(wait=True)
+
+
+def restored(directory: Path) -> Store:
+    store = Store(SETTINGS)
+    assert Snapshots(directory, store, None).restore(0.0)
+    return store
+
+
+def test_values_optimizer_state_and_sequences_come_back(tmp_path: Path) -> None:
+    store = make_store()
+    push(store, 1)
+    save(Snapshots(tmp_path, store, None))
+
+    again = restored(tmp_path)
+    push(again, 1)  # a repeat
+    push(again, 2)
+    push(store, 2)
+
+    np.testing.assert_array_equal(again.blocks[0].value, store.blocks[0].value)
+    np.testing.assert_array_equal(again.blocks[0].state["velocity"], store.blocks[0].state["velocity"])
+    assert again.blocks[0].version == store.blocks[0].version
+
+
+def test_a_snapshot_holds_the_instant_it_began_at(tmp_path: Path) -> None:
+    store = make_store()
+    push(store, 1)
+    snapshots = Snapshots(tmp_path, store, None)
+    snapshots.begin()
+    push(store, 2)
+    snapshots.collect(wait=True)
+
+    assert restored(tmp_path).blocks[0].sequences == {"w": (1, 1)}
+
+
+def test_a_corrupt_snapshot_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    store = make_store()
+    snapshots = Snapshots(tmp_path, store, None)
+    push(store, 1)
+    save(snapshots)
+    push(store, 2)
+    save(snapshots)
+    newest = max(tmp_path.iterdir())
+    os.truncate(newest / "arrays.npz", 10)
+
+    assert restored(tmp_path).blocks[0].sequences == {"w": (1, 1)}
+
+
+def test_only_what_two_snapshots_hold_counts_as_durable(tmp_path: Path) -> None:
+    store = make_store()
+    snapshots = Snapshots(tmp_path, store, None)
+    assert push(store, 1) == 0
+    save(snapshots)
+    assert push(store, 2) == 0
+    save(snapshots)
+
+    assert push(store, 3) == 1
+
+
+def test_nothing_is_restored_from_an_empty_directory(tmp_path: Path) -> None:
+    assert not Snapshots(tmp_path, Store(SETTINGS), None).restore(0.0)
+
+
+def test_the_lead_keeps_its_coordinator(tmp_path: Path) -> None:
+    coordinator = Coordinator(("a:1",), SETTINGS)
+    coordinator.join(Join("w", TENSORS, 5), 0.0)
+    save(Snapshots(tmp_path, make_store(), coordinator))
+
+    again = Coordinator(("a:1",), SETTINGS)
+    Snapshots(tmp_path, Store(SETTINGS), again).restore(0.0)
+
+    assert again.map == coordinator.map
+    assert again.progress().workers == ("w",)
+
+
+def test_a_snapshot_that_cannot_be_written_is_an_error_and_the_next_one_is_tried(tmp_path: Path) -> None:
+    store = make_store()
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    snapshots = Snapshots(blocked, store, None)
+
+    with pytest.raises(OSError, match="file"):
+        save(snapshots)
+    blocked.unlink()
+    save(snapshots)
+
+    assert restored(blocked).blocks

@@ -1,0 +1,77 @@
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+import pytest
+
+from gangline.runtime.stop import StopNotice
+
+SIGNAL = signal.SIGUSR1
+
+
+@pytest.fixture(autouse=True)
+def _signal_is_put_back() -> Iterator[None]:
+    before = signal.getsignal(SIGNAL)
+    yield
+    signal.signal(SIGNAL, before)
+
+
+def test_the_signal_sets_the_notice() -> None:
+    notice = StopNotice(SIGNAL)
+    assert not notice.stopping()
+
+    os.kill(os.getpid(), SIGNAL)
+
+    assert notice.stopping()
+
+
+def test_callbacks_are_called_once_however_often_the_signal_comes() -> None:
+    notice = StopNotice(SIGNAL)
+    calls: list[str] = []
+    notice.on_stop(lambda: calls.append("stop"))
+
+    os.kill(os.getpid(), SIGNAL)
+    os.kill(os.getpid(), SIGNAL)
+
+    assert calls == ["stop"]
+
+
+def test_a_callback_that_comes_late_is_called_at_once() -> None:
+    notice = StopNotice(SIGNAL)
+    notice.stopping()
+    os.kill(os.getpid(), SIGNAL)
+    calls: list[str] = []
+
+    notice.on_stop(lambda: calls.append("stop"))
+
+    assert calls == ["stop"]
+
+
+def test_the_previous_handler_is_called_too() -> None:
+    calls: list[int] = []
+
+    def previous(number: int, _: FrameType | None) -> None:
+        calls.append(number)
+
+    signal.signal(SIGNAL, previous)
+    notice = StopNotice(SIGNAL)
+    notice.stopping()
+
+    os.kill(os.getpid(), SIGNAL)
+
+    assert calls == [SIGNAL]
+
+
+def test_other_threads_may_ask_but_leave_the_handler_alone() -> None:
+    notice = StopNotice(SIGNAL)
+    before = signal.getsignal(SIGNAL)
+    answers: list[bool] = []
+
+    thread = threading.Thread(target=lambda: answers.append(notice.stopping()))
+    thread.start()
+    thread.join()
+
+    assert answers == [False]
+    assert signal.getsignal(SIGNAL) == before
