@@ -1,0 +1,137 @@
+"""Arena's flags as one table: the dashed name, its camel-case name of old, what it takes and which verbs know it.
+
+The command line binds it to its parser; ``job_from_options`` takes the parsed values by dashed name.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verb(StrEnum):
+    """What follows ``submit``. Early Arena said ``--mode`` instead."""
+
+    TENSORFLOW = "tf"
+    PYTORCH = "pytorch"
+    MPI = "mpi"
+    HOROVOD = "horovod"
+
+
+MODES = {"tensorflow": Verb.TENSORFLOW, "horovod": Verb.HOROVOD}
+"""The values of early Arena's ``--mode``."""
+
+VERB_NAMES = {
+    "tf": Verb.TENSORFLOW,
+    "tfjob": Verb.TENSORFLOW,
+    "tensorflow": Verb.TENSORFLOW,
+    "pytorch": Verb.PYTORCH,
+    "pytorchjob": Verb.PYTORCH,
+    "mpi": Verb.MPI,
+    "mpijob": Verb.MPI,
+    "horovod": Verb.HOROVOD,
+    "horovodjob": Verb.HOROVOD,
+}
+
+
+class Takes(StrEnum):
+    """What an option takes on the command line."""
+
+    TEXT = "text"
+    WHOLE = "whole number"
+    FLAG = "nothing"
+    MANY = "text, any number of times"
+
+
+_ALL = tuple(Verb)
+_TF = (Verb.TENSORFLOW,)
+_FLAT = (Verb.PYTORCH, Verb.MPI, Verb.HOROVOD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option. ``old_names`` are accepted too; ``help`` is one line without a full stop."""
+
+    name: str
+    help: str
+    takes: Takes = Takes.TEXT
+    short: str | None = None
+    old_names: tuple[str, ...] = ()
+    verbs: tuple[Verb, ...] = _ALL
+
+
+def _role_options(role: str, title: str, *, old: str | None = None) -> tuple[Option, ...]:
+    prefix = old or role
+    amounts = tuple(
+        Option(
+            name=f"{role}-{what}",
+            help=f"{what} of {title}",
+            old_names=(f"{prefix}{what.capitalize()}",),
+            verbs=_TF,
+        )
+        for what in ("cpu", "memory")
+    )
+    return (
+        *amounts,
+        Option(name=f"{role}-image", help=f"image of {title}", old_names=(f"{prefix}Image",), verbs=_TF),
+        Option(name=f"{role}-port", help=f"port of {title}", takes=Takes.WHOLE, old_names=(f"{role}Port",), verbs=_TF),
+        Option(name=f"{role}-selector", help=f"node label of {title}, KEY=VALUE", takes=Takes.MANY, verbs=_TF),
+    )
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(name="name", help="name of the job"),
+    Option(name="image", help="image of the replicas"),
+    Option(name="gpus", help="GPUs of each worker", takes=Takes.WHOLE),
+    Option(name="workers", help="number of workers", takes=Takes.WHOLE),
+    Option(name="cpu", help="CPUs of each worker", verbs=_FLAT, old_names=("workerCpu",)),
+    Option(name="memory", help="memory of each worker", verbs=_FLAT, old_names=("workerMemory",)),
+    Option(name="device", help="other devices of each worker, NAME=COUNT", takes=Takes.MANY),
+    Option(name="ps", help="number of parameter servers", takes=Takes.WHOLE, verbs=_TF),
+    Option(name="ps-gpus", help="GPUs of each parameter server", takes=Takes.WHOLE, verbs=_TF),
+    Option(name="chief", help="run a chief", takes=Takes.FLAG, verbs=_TF),
+    Option(name="evaluator", help="run an evaluator", takes=Takes.FLAG, verbs=_TF),
+    *_role_options("worker", "each worker"),
+    *_role_options("ps", "each parameter server"),
+    *_role_options("chief", "the chief", old="Chief"),
+    *_role_options("evaluator", "the evaluator"),
+    Option(
+        name="ssh-port", help="port of the workers' SSH server", takes=Takes.WHOLE, old_names=("sshPort",), verbs=_FLAT
+    ),
+    Option(name="env", help="variable of every replica, NAME=VALUE", takes=Takes.MANY, short="e"),
+    Option(name="data", help="volume claim to mount, CLAIM:PATH", takes=Takes.MANY, short="d"),
+    Option(
+        name="data-dir",
+        help="directory of the node to mount at the same path",
+        takes=Takes.MANY,
+        old_names=("dataDir",),
+    ),
+    Option(name="working-dir", help="directory the command runs in", old_names=("workingDir",)),
+    Option(name="sync-mode", help="how the code is fetched: git or rsync", old_names=("syncMode",)),
+    Option(name="sync-source", help="where the code is fetched from", old_names=("syncSource",)),
+    Option(name="sync-image", help="accepted; fetching needs no image here", old_names=("syncImage",)),
+    Option(name="tensorboard", help="run a TensorBoard beside the job", takes=Takes.FLAG),
+    Option(name="tensorboard-image", help="image of the TensorBoard", old_names=("tensorboardImage",)),
+    Option(name="logdir", help="directory the TensorBoard reads"),
+    Option(name="priority", help="priority: a word or a class name", short="p"),
+    Option(name="gang", help="accepted; every job is a gang", takes=Takes.FLAG),
+    Option(name="queue", help="queue the job waits in"),
+    Option(name="selector", help="node label of every replica, KEY=VALUE", takes=Takes.MANY),
+    Option(name="toleration", help="taint to tolerate: KEY[=VALUE][:EFFECT][,OPERATOR] or all", takes=Takes.MANY),
+    Option(name="label", help="label of the job, KEY=VALUE", takes=Takes.MANY, short="l"),
+    Option(
+        name="clean-task-policy",
+        help="what a finished job removes: All, Running or None",
+        old_names=("cleanTaskPolicy",),
+    ),
+    Option(name="success-policy", help="who must succeed: ChiefWorker or AllWorkers", verbs=_TF),
+    Option(name="running-timeout", help="longest time to run, for example 2h"),
+    Option(name="ttl-after-finished", help="how long a finished job is kept"),
+    Option(name="retry", help="how often the job is tried again", takes=Takes.WHOLE),
+    Option(name="shell", help="shell that runs a command given as one string"),
+    Option(name="nproc-per-node", help="processes of each worker", verbs=(Verb.PYTORCH,)),
+    Option(name="rdma", help="ask for an RDMA device", takes=Takes.FLAG),
+)
+
+
+def options_of(verb: Verb) -> tuple[Option, ...]:
+    """The options that a verb knows."""
+    return tuple(option for option in OPTIONS if verb in option.verbs)

@@ -1,0 +1,11 @@
+"""What each framework reads to find its peers, as pure functions of the job and its replicas' addresses.
+
+Engines call ``replica_environment`` for each replica they start, and ``hostfile`` for MPI jobs. No engine is known
+here: addresses and paths come in.
+"""
+
+from gangline.dialects.frameworks.environment import replica_environment
+from gangline.dialects.frameworks.mpi import Implementation, hostfile, slots_per_worker
+from gangline.dialects.frameworks.team import Address
+
+__all__ = ["Address", "Implementation", "hostfile", "replica_environment", "slots_per_worker"]

@@ -1,0 +1,89 @@
+"""Who is in the gang and in which order: the one view of it that every framework's variables are derived from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gangline.model import JobSpec, ReplicaId, RoleName
+from gangline.model.spec import SERVICE_ROLES
+
+Address = tuple[str, int]
+"""Host and port."""
+
+_LAUNCHER = RoleName("launcher")
+_WORKER = RoleName("worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """The present replicas of a job with their addresses, in rank order.
+
+    The lead role comes first, then worker, then the other roles as the job lists them, service roles last: so
+    ranks below the number of training replicas are exactly the training replicas.
+    """
+
+    spec: JobSpec
+    addresses: Mapping[ReplicaId, Address]
+    ranked: tuple[ReplicaId, ...]
+
+    @classmethod
+    def of(cls, spec: JobSpec, addresses: Mapping[ReplicaId, Address]) -> "Team":
+        """Put the replicas that have an address in rank order."""
+        order = {name: position for position, name in enumerate(_role_order(spec))}
+        ranked = tuple(sorted(addresses, key=lambda replica: (order[replica.role], replica.index)))
+        return cls(spec=spec, addresses=addresses, ranked=ranked)
+
+    @property
+    def training(self) -> tuple[ReplicaId, ...]:
+        """The replicas that train, as opposed to those that serve them."""
+        return tuple(replica for replica in self.ranked if replica.role not in SERVICE_ROLES)
+
+    @property
+    def hosts(self) -> tuple[ReplicaId, ...]:
+        """The replicas a launcher may start processes on: all that train but the launcher, or else the launcher."""
+        return tuple(replica for replica in self.training if replica.role != _LAUNCHER) or self.training
+
+    @property
+    def lead(self) -> ReplicaId:
+        """The replica everybody meets at."""
+        return self.ranked[0]
+
+    @property
+    def nodes(self) -> str:
+        """How many training replicas there are, or may be: ``4``, or ``2:8`` when the job is elastic."""
+        roles = [role for role in self.spec.roles if role.name not in SERVICE_ROLES]
+        if not any(role.elastic for role in roles):
+            return str(len(self.training))
+        return f"{max(1, sum(role.least for role in roles))}:{sum(role.most for role in roles)}"
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the number of training replicas may change while the job runs."""
+        return ":" in self.nodes
+
+    def of_role(self, role: RoleName) -> tuple[ReplicaId, ...]:
+        """The present replicas of one role, by index."""
+        return tuple(replica for replica in self.ranked if replica.role == role)
+
+    def endpoint(self, replica: ReplicaId) -> str:
+        """The address of a replica as ``host:port``."""
+        host, port = self.addresses[replica]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def cluster(self) -> dict[str, list[str]]:
+        """Every role's addresses, by index."""
+        names = (role.name for role in self.spec.roles)
+        return {
+            name: [self.endpoint(replica) for replica in self.of_role(name)] for name in names if self.of_role(name)
+        }
+
+    def user_setting(self, variable: str) -> str | None:
+        """What the user's own environment says, for the few settings that other variables depend on."""
+        return self.spec.env.get(variable)
+
+
+def _role_order(spec: JobSpec) -> list[RoleName]:
+    names = [role.name for role in spec.roles]
+    first = [name for name in dict.fromkeys((spec.lead_role, _WORKER)) if name in names]
+    rest = [name for name in names if name not in first]
+    ordered = [*first, *(name for name in rest if name not in SERVICE_ROLES)]
+    return [*ordered, *(name for name in rest if name in SERVICE_ROLES)]

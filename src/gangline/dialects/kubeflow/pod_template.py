@@ -1,0 +1,194 @@
+"""What is lifted out of a pod template: the training container's command, environment, port, image; what the pod needs.
+
+The whole template is kept beside it, so that the Kubernetes engine loses nothing. Only the lifted part is read by
+engines without containers.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gangline.dialects import quantities
+from gangline.dialects.document import compact_json
+from gangline.dialects.kubeflow.kinds import Kind
+from gangline.dialects.native.amounts import GPU_NAMES
+from gangline.dialects.native.policy import read_toleration
+from gangline.dialects.value import Value
+from gangline.model import Resources, Toleration
+
+GANG_SCHEDULERS = re.compile(r"kube-?batchd?|volcano|scheduler-plugins.*|coscheduling.*", re.IGNORECASE)
+"""Schedulers that people name to have their pods started together; here every job is a gang."""
+
+_GPU_NAMES = (*GPU_NAMES, "alpha.kubernetes.io/nvidia-gpu")
+_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTemplate:
+    """The lifted part of one replica's template. ``restart`` and ``grace_seconds`` are the pod's own, if given."""
+
+    json: str
+    image: str | None
+    command: tuple[str, ...]
+    port: int | None
+    resources: Resources
+    env: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    priority_class: str | None = None
+    scheduler: str | None = None
+    restart: str | None = None
+    grace_seconds: int | None = None
+    notes: tuple[str, ...] = ()
+    local_notes: tuple[str, ...] = ()
+
+
+def read_template(where: Value, replica: Mapping[str, Value], kind: Kind, main: str | None) -> PodTemplate:
+    """Read ``template`` of a replica; ``main`` is the container a user named as the training one."""
+    pod = _pod(where, replica)
+    containers = _containers(where, pod, kind)
+    container = _training_container(containers, main or kind.container)
+    return PodTemplate(
+        json=compact_json(replica["template"].data),
+        image=container["image"].text() if "image" in container else None,
+        command=_words(container, "command") + _words(container, "args"),
+        env=_environment(container),
+        port=_port(container, kind),
+        resources=_resources(containers),
+        node_selector=pod["nodeSelector"].strings() if "nodeSelector" in pod else {},
+        tolerations=_tolerations(pod),
+        priority_class=pod["priorityClassName"].text() if "priorityClassName" in pod else None,
+        scheduler=pod["schedulerName"].text() if "schedulerName" in pod else None,
+        restart=pod["restartPolicy"].text() if "restartPolicy" in pod else None,
+        grace_seconds=_grace(pod),
+        notes=_notes(where, pod),
+        local_notes=tuple(_local_notes(where, container)),
+    )
+
+
+def expand_references(words: tuple[str, ...], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Replace ``$(NAME)`` the way a kubelet does: unknown names stay as they are, ``$$`` is a dollar sign.
+
+    An engine without containers calls this once it knows a replica's whole environment.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        return "$" if name is None else environment.get(name, match[0])
+
+    return tuple(_REFERENCE.sub(value, word) for word in words)
+
+
+def _pod(where: Value, replica: Mapping[str, Value]) -> dict[str, Value]:
+    template = replica["template"].fields() if "template" in replica else {}
+    if "spec" not in template:
+        raise where.wrong("must be specified", expected="a pod template", below=".template.spec.containers")
+    return template["spec"].fields()
+
+
+def _containers(where: Value, pod: Mapping[str, Value], kind: Kind) -> list[dict[str, Value]]:
+    values = pod["containers"].items() if "containers" in pod else []
+    if not values:
+        raise where.wrong("must be specified", expected="at least one container", below=".template.spec.containers")
+    containers = [value.fields() for value in values]
+    for value, container in zip(values, containers, strict=True):
+        if not ("image" in container and container["image"].text()):
+            raise value.wrong("must be required", expected="an image", below=".image")
+    names = [container["name"].text() for container in containers if "name" in container]
+    if kind.container is not None and kind.container not in names:
+        raise pod["containers"].wrong(
+            f"must have at least one container with name {kind.container}",
+            expected=f"a container named {kind.container}",
+        )
+    return containers
+
+
+def _training_container(containers: list[dict[str, Value]], name: str | None) -> dict[str, Value]:
+    return next(
+        (container for container in containers if "name" in container and container["name"].data == name),
+        containers[0],
+    )
+
+
+def _words(container: Mapping[str, Value], name: str) -> tuple[str, ...]:
+    if name not in container:
+        return ()
+    return tuple(item.text() for item in container[name].items())
+
+
+def _environment(container: Mapping[str, Value]) -> dict[str, str]:
+    """The variables with a value of their own; the others are resolved where the objects they name live."""
+    environment = {}
+    for item in container["env"].items() if "env" in container else []:
+        variable = item.fields()
+        if "name" not in variable:
+            raise item.missing("name", "the variable's name")
+        if "valueFrom" not in variable:
+            environment[variable["name"].text()] = variable["value"].text() if "value" in variable else ""
+    return environment
+
+
+def _port(container: Mapping[str, Value], kind: Kind) -> int | None:
+    for item in container["ports"].items() if "ports" in container else []:
+        port = item.fields()
+        if "name" in port and port["name"].data == kind.port_name and "containerPort" in port:
+            return port["containerPort"].integer(1, 65535)
+    return None
+
+
+def _resources(containers: list[dict[str, Value]]) -> Resources:
+    """The sum over the containers. What nobody asked for is zero, as in Kubernetes, not our own default."""
+    total = Resources()
+    for container in containers:
+        total += _container_resources(container)
+    return total
+
+
+def _container_resources(container: Mapping[str, Value]) -> Resources:
+    given = container["resources"].fields() if "resources" in container else {}
+    limits = given["limits"].fields() if "limits" in given else {}
+    requests = given["requests"].fields() if "requests" in given else {}
+    cpu, memory, gpu, extended = 0, 0, 0, {}
+    for name, amount in {**limits, **requests}.items():
+        if name == "cpu":
+            cpu = amount.converted(quantities.cpu_millis, quantities.CPU_FORM)
+        elif name == "memory":
+            memory = amount.converted(quantities.memory_mib, quantities.MEMORY_FORM)
+        elif name in _GPU_NAMES:
+            gpu += amount.converted(quantities.gpu_millis, quantities.GPU_FORM)
+        elif "/" in name:
+            extended[name] = amount.converted(quantities.count, quantities.COUNT_FORM)
+    return Resources(cpu_millis=cpu, memory_mib=memory, gpu_millis=gpu, extended=extended)
+
+
+def _tolerations(pod: Mapping[str, Value]) -> tuple[Toleration, ...]:
+    """Tolerations as the scheduler knows them; ``tolerationSeconds`` is for evictions and stays in the template."""
+    tolerations = []
+    for item in pod["tolerations"].items() if "tolerations" in pod else []:
+        given = {name: value.data for name, value in item.fields().items() if name != "tolerationSeconds"}
+        tolerations.append(read_toleration(Value(data=given, path=item.path, source=item.source)))
+    return tuple(tolerations)
+
+
+def _grace(pod: Mapping[str, Value]) -> int | None:
+    name = "terminationGracePeriodSeconds"
+    return pod[name].integer(0) if name in pod else None
+
+
+def _notes(where: Value, pod: Mapping[str, Value]) -> tuple[str, ...]:
+    if "affinity" not in pod:
+        return ()
+    return (f"{where.path}: affinity is checked by the kubelet only; write a nodeSelector for what must hold",)
+
+
+def _local_notes(where: Value, container: Mapping[str, Value]) -> list[str]:
+    notes = []
+    variables = [item.fields() for item in (container["env"].items() if "env" in container else [])]
+    unresolved = [variable["name"].text() for variable in variables if "valueFrom" in variable]
+    if "envFrom" in container:
+        unresolved.append("envFrom")
+    if unresolved:
+        notes.append(f"{where.path}: {', '.join(unresolved)} is set from objects of the cluster")
+    if "command" not in container and "args" not in container:
+        notes.append(f"{where.path}: the container has no command; its image's entry point is not known here")
+    return notes

@@ -1,0 +1,156 @@
+"""The job file as a whole: text or decoded data in, a ``JobSpec`` out, and back."""
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from gangline.dialects import document
+from gangline.dialects.native import fields
+from gangline.dialects.native.amounts import resources_to_plain
+from gangline.dialects.native.policy import (
+    data_to_plain,
+    placement_to_plain,
+    policy_to_plain,
+    read_data,
+    read_placement,
+    read_policy,
+)
+from gangline.dialects.native.role import read_environment, read_roles
+from gangline.dialects.value import Value
+from gangline.errors import InvalidInputError
+from gangline.model import (
+    DEFAULT_QUEUE,
+    DEFAULT_TENANT,
+    Framework,
+    JobSpec,
+    PlacementRule,
+    Policy,
+    QueueName,
+    Resources,
+    RoleSpec,
+    Tenant,
+)
+from gangline.model.identity import check_name
+
+NO_SIZES: Mapping[str, Resources] = MappingProxyType({})
+
+
+def read_job(text: str, *, file: str | None = None, sizes: Mapping[str, Resources] = NO_SIZES) -> JobSpec:
+    """Read a file that holds one job. ``sizes`` adds the user's own T-shirt sizes to the built-in ones."""
+    jobs = read_jobs(text, file=file, sizes=sizes)
+    if len(jobs) > 1:
+        raise InvalidInputError(f"the file holds {len(jobs)} jobs", file=file, expected="one job")
+    return jobs[0]
+
+
+def read_jobs(text: str, *, file: str | None = None, sizes: Mapping[str, Resources] = NO_SIZES) -> tuple[JobSpec, ...]:
+    """Read every job of a file whose documents are separated by ``---``."""
+    return tuple(job_from_value(value, sizes=sizes) for value in document.parse(text, file=file))
+
+
+def job_from_plain(data: object, *, file: str | None = None, sizes: Mapping[str, Resources] = NO_SIZES) -> JobSpec:
+    """Read a job from decoded JSON: the same rules, only without line numbers."""
+    return job_from_value(document.plain(data, file=file), sizes=sizes)
+
+
+def job_from_value(value: Value, *, sizes: Mapping[str, Resources] = NO_SIZES) -> JobSpec:
+    """Read one document."""
+    top = value.fields(fields.DOCUMENT)
+    if "apiVersion" in top:
+        top["apiVersion"].one_of((fields.API_VERSION,))
+    if "kind" in top:
+        top["kind"].one_of((fields.KIND,))
+    for name in ("metadata", "spec"):
+        if name not in top:
+            raise value.missing(name, "a mapping")
+    metadata = top["metadata"].fields(fields.METADATA)
+    given = top["spec"].fields(fields.SPEC)
+    if "name" not in metadata:
+        raise top["metadata"].missing("name", "the name of the job")
+    framework = given["framework"].choice(Framework) if "framework" in given else Framework.NONE
+    inputs, outputs = read_data(given["data"]) if "data" in given else ((), ())
+    roles = read_roles(top["spec"], given, framework, sizes)
+    with value.located():
+        return JobSpec(
+            name=metadata["name"].text_or_number(),
+            tenant=_tenant(metadata),
+            queue=QueueName(metadata["queue"].text()) if "queue" in metadata else DEFAULT_QUEUE,
+            priority=_priority(metadata["priority"]) if "priority" in metadata else fields.PRIORITIES["normal"],
+            labels=metadata["labels"].strings() if "labels" in metadata else {},
+            framework=framework,
+            image=given["image"].text() if "image" in given else None,
+            code=given["code"].text() if "code" in given else None,
+            env=read_environment(given["env"]) if "env" in given else {},
+            roles=roles,
+            inputs=inputs,
+            outputs=outputs,
+            policy=read_policy(given["policy"]) if "policy" in given else Policy(),
+            placement=read_placement(given["placement"]) if "placement" in given else PlacementRule(),
+            origin=metadata["origin"].text() if "origin" in metadata else None,
+        )
+
+
+def _tenant(metadata: Mapping[str, Value]) -> Tenant:
+    if "tenant" in metadata and "namespace" in metadata:
+        raise metadata["namespace"].wrong("the tenant is given twice", expected="either tenant or namespace")
+    given = metadata.get("tenant") or metadata.get("namespace")
+    if given is None:
+        return DEFAULT_TENANT
+    with given.located():
+        check_name(given.text(), "")
+    return Tenant(given.text())
+
+
+def _priority(value: Value) -> int:
+    if isinstance(value.data, str):
+        return fields.PRIORITIES[value.one_of(fields.PRIORITIES)]
+    return value.integer(0, fields.MOST_PRIORITY)
+
+
+def job_to_plain(spec: JobSpec) -> dict[str, object]:
+    """Write the canonical form, which reads back to an equal spec: short forms spelled out, defaults left out."""
+    metadata: dict[str, object] = {
+        "name": spec.name,
+        "tenant": None if spec.tenant == DEFAULT_TENANT else spec.tenant,
+        "queue": None if spec.queue == DEFAULT_QUEUE else spec.queue,
+        "priority": None if spec.priority == fields.PRIORITIES["normal"] else spec.priority,
+        "labels": dict(spec.labels) or None,
+        "origin": spec.origin,
+    }
+    body: dict[str, object] = {
+        "framework": None if spec.framework is Framework.NONE else spec.framework.value,
+        "image": spec.image,
+        "code": spec.code,
+        "env": dict(spec.env) or None,
+        "roles": {role.name: _role_to_plain(role) for role in spec.roles},
+        "data": data_to_plain(spec.inputs, spec.outputs) or None,
+        "policy": policy_to_plain(spec.policy) or None,
+        "placement": placement_to_plain(spec.placement) or None,
+    }
+    return {
+        "apiVersion": fields.API_VERSION,
+        "kind": fields.KIND,
+        "metadata": _given(metadata),
+        "spec": _given(body),
+    }
+
+
+def _role_to_plain(role: RoleSpec) -> dict[str, object]:
+    return _given(
+        {
+            "replicas": role.replicas,
+            "min": role.minimum,
+            "max": role.maximum,
+            "command": list(role.command),
+            "image": role.image,
+            "env": dict(role.env) or None,
+            "resources": resources_to_plain(role.resources),
+            "restart": None if role.restart is None else role.restart.value,
+            "port": role.port,
+            "pod_template": None if role.pod_template_json is None else json.loads(role.pod_template_json),
+        }
+    )
+
+
+def _given(plain: Mapping[str, object]) -> dict[str, object]:
+    return {name: setting for name, setting in plain.items() if setting is not None}

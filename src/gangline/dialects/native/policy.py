@@ -1,0 +1,134 @@
+"""The sections of a job file beside its roles: policy, placement and data."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gangline.dialects import quantities
+from gangline.dialects.native import fields
+from gangline.dialects.value import Value
+from gangline.model import DataMove, PlacementRule, Policy, Prefer, Restart, Retry, Success, Toleration
+
+OPERATORS = ("Equal", "Exists")
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def _time(value: Value) -> float:
+    return value.converted(quantities.seconds, quantities.DURATION_FORM)
+
+
+_POLICY_READERS: Mapping[str, tuple[str, Callable[[Value], object]]] = {
+    "max_attempts": ("max_attempts", lambda value: value.integer(1)),
+    "max_replica_restarts": ("max_replica_restarts", lambda value: value.integer(0)),
+    "restart": ("restart", lambda value: value.choice(Restart)),
+    "retry": ("retry", lambda value: value.choice(Retry)),
+    "success": ("success", lambda value: value.choice(Success)),
+    "backoff": ("backoff_seconds", _time),
+    "backoff_limit": ("backoff_limit_seconds", _time),
+    "deadline": ("deadline_seconds", _time),
+    "ttl": ("ttl_seconds", _time),
+    "grace": ("grace_seconds", _time),
+    "expected": ("expected_seconds", _time),
+    "preemptible": ("preemptible", Value.boolean),
+}
+
+
+def read_policy(value: Value) -> Policy:
+    """Read ``spec.policy``."""
+    # The table above pairs each name with its reader; the pairing is what the round-trip test proves.
+    arguments: dict[str, Any] = {}
+    for name, given in value.fields(fields.POLICY).items():
+        attribute, read = _POLICY_READERS[name]
+        arguments[attribute] = read(given)
+    with value.located(prefix="policy"):
+        return Policy(**arguments)
+
+
+def policy_to_plain(policy: Policy) -> dict[str, object]:
+    """Write what differs from the defaults."""
+    usual = Policy()
+    plain: dict[str, object] = {}
+    for name, (attribute, _) in _POLICY_READERS.items():
+        setting = getattr(policy, attribute)
+        if setting != getattr(usual, attribute):
+            plain[name] = quantities.seconds_text(setting) if attribute.endswith("_seconds") else _bare(setting)
+    return plain
+
+
+def _bare(setting: object) -> object:
+    return str(setting) if isinstance(setting, str) else setting
+
+
+def read_placement(value: Value) -> PlacementRule:
+    """Read ``spec.placement``."""
+    given = value.fields(fields.PLACEMENT)
+    return PlacementRule(
+        prefer=given["prefer"].choice(Prefer) if "prefer" in given else None,
+        within=given["within"].text() if "within" in given else None,
+        within_required=given["within_required"].boolean() if "within_required" in given else True,
+        gpu_types=_one_or_more(given["gpu_type"]) if "gpu_type" in given else (),
+        node_selector=given["node_selector"].strings() if "node_selector" in given else {},
+        tolerations=tuple(map(read_toleration, given["tolerations"].items())) if "tolerations" in given else (),
+    )
+
+
+def read_toleration(value: Value) -> Toleration:
+    """Read one toleration, as Kubernetes writes it."""
+    given = value.fields(fields.TOLERATION)
+    return Toleration(
+        key=given["key"].text() if "key" in given else "",
+        operator=given["operator"].one_of(OPERATORS) if "operator" in given else "Equal",
+        value=given["value"].text_or_number() if "value" in given else "",
+        effect=given["effect"].one_of(EFFECTS) if "effect" in given and given["effect"].data else "",
+    )
+
+
+def placement_to_plain(rule: PlacementRule) -> dict[str, object]:
+    """Write what differs from the defaults."""
+    plain: dict[str, object] = {
+        "prefer": None if rule.prefer is None else rule.prefer.value,
+        "within": rule.within,
+        "within_required": None if rule.within_required else False,
+        "gpu_type": list(rule.gpu_types) or None,
+        "node_selector": dict(rule.node_selector) or None,
+        "tolerations": [_toleration_to_plain(toleration) for toleration in rule.tolerations] or None,
+    }
+    return {name: setting for name, setting in plain.items() if setting is not None}
+
+
+def _toleration_to_plain(toleration: Toleration) -> dict[str, object]:
+    plain = {
+        "key": toleration.key,
+        "operator": toleration.operator,
+        "value": toleration.value,
+        "effect": toleration.effect,
+    }
+    return {name: text for name, text in plain.items() if text}
+
+
+def read_data(value: Value) -> tuple[tuple[DataMove, ...], tuple[DataMove, ...]]:
+    """Read ``spec.data``: what is copied in before the replicas start, and out after they succeeded."""
+    given = value.fields(fields.DATA)
+    inputs, outputs = (tuple(map(_move, given[name].items())) if name in given else () for name in fields.DATA)
+    return inputs, outputs
+
+
+def _move(value: Value) -> DataMove:
+    given = value.fields(fields.DATA_MOVE)
+    for name in fields.DATA_MOVE:
+        if name not in given:
+            raise value.missing(name, "a path or an address such as s3://bucket/folder")
+    return DataMove(given["from"].text(), given["to"].text())
+
+
+def data_to_plain(inputs: tuple[DataMove, ...], outputs: tuple[DataMove, ...]) -> dict[str, object]:
+    """Write both lists, without the empty ones."""
+    lists = {"inputs": inputs, "outputs": outputs}
+    return {
+        name: [{"from": move.source, "to": move.target} for move in moves] for name, moves in lists.items() if moves
+    }
+
+
+def _one_or_more(value: Value) -> tuple[str, ...]:
+    if isinstance(value.data, list | tuple):
+        return tuple(item.text_or_number() for item in value.items())
+    return (value.text_or_number(),)

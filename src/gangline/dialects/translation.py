@@ -1,0 +1,31 @@
+"""What a dialect returns: the job, and what could not be said in the model's words."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gangline.model import JobSpec
+
+
+class CleanPods(StrEnum):
+    """Which replicas a finished job removes; what is removed keeps its logs and its record."""
+
+    ALL = "All"
+    RUNNING = "Running"
+    NONE = "None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """One job read from a file.
+
+    ``notes`` are remarks for the user, one sentence each: the command line prints them, the REST service returns
+    them as warnings; ``local_notes`` matter only where replicas are plain processes. ``suspended`` asks for the
+    job to be submitted halted. ``managed_by`` names a foreign controller, in which case it is not ours to run.
+    """
+
+    spec: JobSpec
+    notes: tuple[str, ...] = ()
+    local_notes: tuple[str, ...] = ()
+    suspended: bool = False
+    clean_pods: CleanPods | None = None
+    managed_by: str | None = None

@@ -1,0 +1,391 @@
+"""Kubeflow jobs into the model: defaults, restart policies, run policy, what each kind adds."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gangline.dialects import CleanPods, Translation, read, read_plain
+from gangline.dialects.kubeflow import ENDLESS, KINDS, expand_references
+from gangline.dialects.native import job_from_plain, job_to_plain
+from gangline.model import Framework, Resources, Restart, Retry, RoleName, Success, Toleration
+
+Builder = Callable[..., dict[str, Any]]
+
+
+def translate(data: object, **options: bool) -> Translation:
+    (translation,) = read_plain(data, **options)
+    return translation
+
+
+class TestEveryKind:
+    @pytest.mark.parametrize(
+        ("kind", "type_", "framework", "port", "restart", "success"),
+        [
+            ("TFJob", "Worker", Framework.TENSORFLOW, 2222, Restart.NEVER, Success.LEAD),
+            ("PyTorchJob", "Worker", Framework.PYTORCH, 23456, Restart.GANG, Success.ALL),
+            ("MPIJob", "Launcher", Framework.MPI, 9999, Restart.NEVER, Success.LEAD),
+            ("XGBoostJob", "Master", Framework.XGBOOST, 9999, Restart.NEVER, Success.LEAD),
+            ("PaddleJob", "Worker", Framework.PADDLE, 36543, Restart.GANG, Success.ALL),
+            ("JAXJob", "Worker", Framework.JAX, 6666, Restart.NEVER, Success.ALL),
+        ],
+    )
+    def test_defaults(
+        self,
+        job: Builder,
+        replica: Builder,
+        kind: str,
+        type_: str,
+        framework: Framework,
+        port: int,
+        restart: Restart,
+        success: Success,
+    ) -> None:
+        translation = translate(job(kind, {type_: replica(kind, None)}))
+        spec = translation.spec
+        (role,) = spec.roles
+        assert (spec.name, spec.tenant, spec.framework) == ("mnist", "vision", framework)
+        assert (role.name, role.replicas, role.port, role.restart) == (type_.lower(), 1, port, restart)
+        assert (role.command, role.image) == (("python", "train.py"), "acme/train:1")
+        assert (spec.policy.success, spec.policy.max_attempts) == (
+            success,
+            1 if restart is Restart.NEVER else ENDLESS + 1,
+        )
+        assert (spec.origin, translation.clean_pods, translation.suspended) == (
+            f"kubeflow.org/v1 {kind}",
+            CleanPods.NONE,
+            False,
+        )
+
+    def test_a_translated_job_survives_our_own_form(self, job: Builder, replica: Builder) -> None:
+        spec = translate(job("TFJob", {"Chief": replica(), "PS": replica(), "Worker": replica(count=3)})).spec
+        assert job_from_plain(job_to_plain(spec)) == spec
+
+    def test_replica_types_are_recognised_in_any_case(self, job: Builder, replica: Builder) -> None:
+        spec = translate(job("TFJob", {"WORKER": replica(count=2), "ps": replica()})).spec
+        assert [(role.name, role.replicas) for role in spec.roles] == [("ps", 1), ("worker", 2)]
+
+    def test_a_list_is_read_item_by_item(self, job: Builder, replica: Builder) -> None:
+        items = [job("TFJob", {"Worker": replica()}, name=name) for name in ("a", "b")]
+        assert [found.spec.name for found in read_plain({"kind": "List", "apiVersion": "v1", "items": items})] == [
+            "a",
+            "b",
+        ]
+
+    def test_types_without_replicas_are_left_out(self, job: Builder, replica: Builder) -> None:
+        spec = translate(job("TFJob", {"Worker": replica(), "PS": replica(count=0)})).spec
+        assert [role.name for role in spec.roles] == ["worker"]
+
+
+class TestPodTemplate:
+    def test_the_training_container_is_found_by_name_and_the_template_is_kept(
+        self, job: Builder, replica: Builder
+    ) -> None:
+        worker = replica()
+        worker["template"]["spec"]["containers"].insert(0, {"name": "sidecar", "image": "s", "command": ["tail"]})
+        (role,) = translate(job("TFJob", {"Worker": worker})).spec.roles
+        assert role.command == ("python", "train.py")
+        assert json.loads(role.pod_template_json or "") == worker["template"]
+
+    def test_what_the_pod_needs_is_the_sum_of_its_containers(self, job: Builder, replica: Builder) -> None:
+        worker = replica(
+            resources={
+                "limits": {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": 1, "rdma/hca": 1},
+                "requests": {"cpu": "500m"},
+            }
+        )
+        worker["template"]["spec"]["containers"].append(
+            {"name": "sidecar", "image": "s", "resources": {"requests": {"memory": "1Gi", "ephemeral-storage": "1Gi"}}}
+        )
+        (role,) = translate(job("TFJob", {"Worker": worker})).spec.roles
+        assert role.resources == Resources(
+            cpu_millis=500, memory_mib=5 * 1024, gpu_millis=1000, extended={"rdma/hca": 1}
+        )
+
+    def test_nothing_asked_for_is_nothing(self, job: Builder, replica: Builder) -> None:
+        assert translate(job("TFJob", {"Worker": replica()})).spec.roles[0].resources == Resources()
+
+    def test_environment_port_and_grace_are_lifted(self, job: Builder, replica: Builder) -> None:
+        worker = replica(
+            env=[{"name": "A", "value": "1"}, {"name": "EMPTY"}, {"name": "S", "valueFrom": {"secretKeyRef": {}}}],
+            ports=[{"containerPort": 80}, {"name": "tfjob-port", "containerPort": 3333}],
+            pod={"terminationGracePeriodSeconds": 90},
+        )
+        translation = translate(job("TFJob", {"Worker": worker}))
+        (role,) = translation.spec.roles
+        assert (role.env, role.port) == ({"A": "1", "EMPTY": ""}, 3333)
+        assert translation.spec.policy.grace_seconds == 90
+        assert any("S is set from objects of the cluster" in note for note in translation.local_notes)
+
+    def test_an_image_and_a_missing_command_are_worth_a_local_note(self, job: Builder, replica: Builder) -> None:
+        worker = replica()
+        del worker["template"]["spec"]["containers"][0]["command"]
+        del worker["template"]["spec"]["containers"][0]["args"]
+        translation = translate(job("TFJob", {"Worker": worker}))
+        assert translation.spec.roles[0].command == ()
+        assert "acme/train:1 is ignored" in translation.local_notes[0]
+        assert "no command" in translation.local_notes[1]
+
+    def test_selectors_and_tolerations_that_all_share_guide_the_scheduler(self, job: Builder, replica: Builder) -> None:
+        pod = {
+            "nodeSelector": {"disk": "ssd"},
+            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}],
+        }
+        translation = translate(job("TFJob", {"Worker": replica(pod=pod), "PS": replica(pod=pod)}))
+        assert translation.spec.placement.node_selector == {"disk": "ssd"}
+        assert translation.spec.placement.tolerations == (Toleration(key="gpu", operator="Exists", effect="NoExecute"),)
+        assert translation.notes == ()
+
+    def test_different_selectors_leave_what_is_common_and_a_note(self, job: Builder, replica: Builder) -> None:
+        one, other = ({"nodeSelector": {"disk": "ssd", "pool": pool}} for pool in ("a", "b"))
+        translation = translate(job("TFJob", {"Worker": replica(pod=one), "PS": replica(pod=other)}))
+        assert translation.spec.placement.node_selector == {"disk": "ssd"}
+        assert "only what all share" in translation.notes[0]
+
+    @pytest.mark.parametrize(
+        "scheduler", ["kube-batch", "kube-batchd", "kubebatch", "volcano", "scheduler-plugins-scheduler"]
+    )
+    def test_a_gang_scheduler_means_a_gang(self, job: Builder, replica: Builder, scheduler: str) -> None:
+        translation = translate(job("TFJob", {"Worker": replica(pod={"schedulerName": scheduler})}))
+        assert translation.notes == (f"schedulerName {scheduler} asks for a gang; every job is one here",)
+
+    def test_references_expand_as_a_kubelet_does_it(self) -> None:
+        words = ("--rank=$(RANK)", "$$(RANK)", "$(UNKNOWN)", "$RANK")
+        assert expand_references(words, {"RANK": "3"}) == ("--rank=3", "$(RANK)", "$(UNKNOWN)", "$RANK")
+
+
+class TestRestart:
+    @pytest.mark.parametrize(
+        ("policy", "restart", "retry", "attempts"),
+        [
+            ("Never", Restart.NEVER, Retry.ANY, 1),
+            ("OnFailure", Restart.GANG, Retry.ANY, ENDLESS + 1),
+            ("Always", Restart.GANG, Retry.ANY, ENDLESS + 1),
+            ("ExitCode", Restart.GANG, Retry.SIGNALS, ENDLESS + 1),
+        ],
+    )
+    def test_restart_policies(
+        self, job: Builder, replica: Builder, policy: str, restart: Restart, retry: Retry, attempts: int
+    ) -> None:
+        spec = translate(job("TFJob", {"Worker": replica(restart=policy)})).spec
+        assert (spec.roles[0].restart, spec.policy.retry, spec.policy.max_attempts) == (restart, retry, attempts)
+
+    def test_strict_restarts_replicas_one_by_one(self, job: Builder, replica: Builder) -> None:
+        spec = translate(job("TFJob", {"Worker": replica(restart="OnFailure")}), strict=True).spec
+        assert spec.roles[0].restart is Restart.REPLICA
+
+    def test_the_backoff_limit_is_a_budget_of_retries(self, job: Builder, replica: Builder) -> None:
+        spec = translate(job("TFJob", {"Worker": replica(restart="OnFailure")}, runPolicy={"backoffLimit": 3})).spec
+        assert (spec.policy.max_attempts, spec.policy.max_replica_restarts) == (4, 3)
+
+    def test_exit_code_beside_another_policy_is_noted(self, job: Builder, replica: Builder) -> None:
+        translation = translate(job("TFJob", {"Worker": replica(restart="ExitCode"), "PS": replica(restart="Always")}))
+        assert translation.spec.policy.retry is Retry.ANY
+        assert len(translation.notes) == 2
+
+
+class TestRunPolicy:
+    def test_every_field(self, job: Builder, replica: Builder) -> None:
+        policy = {
+            "cleanPodPolicy": "All",
+            "ttlSecondsAfterFinished": 60,
+            "activeDeadlineSeconds": 3600,
+            "suspend": True,
+            "managedBy": "kueue.x-k8s.io/multikueue",
+            "schedulingPolicy": {"queue": "research", "priorityClass": "high-priority", "minAvailable": 3},
+        }
+        translation = translate(job("TFJob", {"Worker": replica(count=3), "PS": replica()}, runPolicy=policy))
+        spec = translation.spec
+        assert (translation.clean_pods, translation.suspended) == (CleanPods.ALL, True)
+        assert translation.managed_by == "kueue.x-k8s.io/multikueue"
+        assert (spec.policy.ttl_seconds, spec.policy.deadline_seconds) == (60, 3600)
+        assert (spec.queue, spec.priority) == ("research", 75)
+        assert (spec.role(RoleName("worker")).least, spec.role(RoleName("worker")).replicas) == (2, 3)
+
+    def test_a_job_that_upstream_would_manage_is_ours(self, job: Builder, replica: Builder) -> None:
+        policy = {"managedBy": "kubeflow.org/training-operator"}
+        assert translate(job("TFJob", {"Worker": replica()}, runPolicy=policy)).managed_by is None
+
+    def test_an_unknown_priority_class_is_normal_with_a_note(self, job: Builder, replica: Builder) -> None:
+        translation = translate(job("TFJob", {"Worker": replica(pod={"priorityClassName": "gold"})}))
+        assert translation.spec.priority == 50
+        assert "'gold'" in translation.notes[0]
+
+
+class TestTensorFlow:
+    @pytest.mark.parametrize(
+        ("types", "policy", "want"),
+        [
+            (("Worker",), "", Success.LEAD),
+            (("Worker",), "AllWorkers", Success.ALL),
+            (("Chief", "Worker"), "AllWorkers", Success.LEAD),
+            (("Master", "Worker"), "", Success.LEAD),
+        ],
+    )
+    def test_who_decides_success(
+        self, job: Builder, replica: Builder, types: tuple[str, ...], policy: str, want: Success
+    ) -> None:
+        spec = translate(job("TFJob", {type_: replica() for type_ in types}, successPolicy=policy)).spec
+        assert spec.policy.success is want
+
+    def test_dynamic_workers_restart_alone(self, job: Builder, replica: Builder) -> None:
+        replicas = {"Worker": replica(restart="OnFailure"), "PS": replica()}
+        spec = translate(job("TFJob", replicas, enableDynamicWorker=True)).spec
+        assert spec.role(RoleName("worker")).restart is Restart.REPLICA
+        assert spec.env == {"GANGLINE_TF_DYNAMIC_WORKERS": "1"}
+
+    def test_fields_of_old_stand_in_the_spec(self, job: Builder, replica: Builder) -> None:
+        translation = translate(
+            job("TFJob", {"Worker": replica()}, version="kubeflow.org/v1beta2", backoffLimit=2, activeDeadlineSeconds=9)
+        )
+        assert translation.spec.policy.deadline_seconds == 9
+        assert translation.clean_pods is CleanPods.RUNNING
+        assert "write today apiVersion kubeflow.org/v1" in translation.notes[0]
+        assert any("spec.runPolicy.activeDeadlineSeconds" in note for note in translation.notes)
+
+    def test_the_first_version(self) -> None:
+        (translation,) = read("""
+apiVersion: kubeflow.org/v1alpha1
+kind: TFJob
+metadata: {name: old}
+spec:
+  schedulerName: kube-batchd
+  terminationPolicy: {chief: {replicaName: WORKER, replicaIndex: 0}}
+  replicaSpecs:
+  - tfReplicaType: WORKER
+    replicas: 2
+    template:
+      spec:
+        restartPolicy: OnFailure
+        containers: [{name: tensorflow, image: acme/train, command: [python, train.py]}]
+  - tfReplicaType: PS
+    tfPort: 2223
+    template:
+      spec:
+        restartPolicy: Never
+        containers: [{name: tensorflow, image: acme/train, command: [python, train.py]}]
+""")
+        spec = translation.spec
+        assert [(role.name, role.replicas, role.port, role.restart) for role in spec.roles] == [
+            ("ps", 1, 2223, Restart.NEVER),
+            ("worker", 2, 2222, Restart.GANG),
+        ]
+        assert (spec.policy.retry, spec.origin) == (Retry.SIGNALS, "kubeflow.org/v1alpha1 TFJob")
+        assert "tfReplicaSpecs" in translation.notes[0]
+        assert "kube-batchd asks for a gang" in translation.notes[1]
+
+
+class TestPyTorch:
+    def test_elastic_workers(self, job: Builder, replica: Builder) -> None:
+        elastic = {
+            "minReplicas": 1,
+            "maxReplicas": 4,
+            "rdzvBackend": "c10d",
+            "rdzvPort": 29400,
+            "rdzvId": "x",
+            "rdzvConf": [{"key": "timeout", "value": "30"}, {"key": "read", "value": "5"}],
+            "maxRestarts": 9,
+            "standalone": True,
+            "metrics": [],
+        }
+        translation = translate(
+            job("PyTorchJob", {"Worker": replica("PyTorchJob", 2)}, elasticPolicy=elastic, nprocPerNode="2")
+        )
+        (worker,) = translation.spec.roles
+        assert (worker.least, worker.most, worker.port, worker.restart) == (1, 4, 29400, Restart.REPLICA)
+        assert translation.spec.policy.success is Success.LEAD
+        assert translation.spec.env == {
+            "PET_NPROC_PER_NODE": "2",
+            "PET_RDZV_BACKEND": "c10d",
+            "PET_RDZV_ID": "x",
+            "PET_RDZV_CONF": "timeout=30,read=5",
+            "PET_MAX_RESTARTS": "9",
+            "PET_STANDALONE": "1",
+        }
+
+    @pytest.mark.parametrize(
+        ("policy", "want"),
+        [({}, (2, 2)), ({"minReplicas": 1}, (1, 2)), ({"maxReplicas": 5}, (2, 5)), ({"minReplicas": 2}, (2, 2))],
+    )
+    def test_missing_bounds(
+        self, job: Builder, replica: Builder, policy: dict[str, int], want: tuple[int, int]
+    ) -> None:
+        (worker,) = translate(job("PyTorchJob", {"Worker": replica("PyTorchJob", 2)}, elasticPolicy=policy)).spec.roles
+        assert (worker.least, worker.most) == want
+
+    def test_a_named_rendezvous_host(self, job: Builder, replica: Builder) -> None:
+        policy = {"rdzvHost": "etcd", "rdzvPort": 2379, "rdzvBackend": "etcd-v2"}
+        spec = translate(job("PyTorchJob", {"Worker": replica("PyTorchJob")}, elasticPolicy=policy)).spec
+        assert spec.env["PET_RDZV_ENDPOINT"] == "etcd:2379"
+
+    def test_processes_default_to_auto_and_the_old_name_is_noted(self, job: Builder, replica: Builder) -> None:
+        workers = {"Worker": replica("PyTorchJob")}
+        assert translate(job("PyTorchJob", workers)).spec.env == {"PET_NPROC_PER_NODE": "auto"}
+        old = translate(job("PyTorchJob", workers, elasticPolicy={"nProcPerNode": 4}))
+        assert old.spec.env["PET_NPROC_PER_NODE"] == "4"
+        assert "deprecated" in old.notes[0]
+
+
+class TestMpi:
+    def test_the_first_version(self, job: Builder, replica: Builder) -> None:
+        workers = replica("MPIJob", 2)
+        del workers["template"]["spec"]["containers"][0]["command"]
+        del workers["template"]["spec"]["containers"][0]["args"]
+        translation = translate(
+            job(
+                "MPIJob", {"Launcher": replica("MPIJob"), "Worker": workers}, slotsPerWorker=2, cleanPodPolicy="Running"
+            )
+        )
+        launcher, worker = translation.spec.roles
+        assert (launcher.command, worker.command) == (("python", "train.py"), ("sleep", "infinity"))
+        assert translation.spec.env == {"GANGLINE_MPI_SLOTS": "2"}
+        assert translation.clean_pods is CleanPods.RUNNING
+
+    def test_the_second_version(self, job: Builder, replica: Builder) -> None:
+        replicas = {
+            "Launcher": replica("MPIJob"),
+            "Worker": replica("MPIJob", 2, command=["/usr/sbin/sshd"], args=["-De"]),
+        }
+        translation = translate(
+            job(
+                "MPIJob",
+                replicas,
+                version="kubeflow.org/v2beta1",
+                mpiImplementation="Intel",
+                runLauncherAsWorker=True,
+                sshAuthMountPath="/home/mpiuser/.ssh",
+                launcherCreationPolicy="WaitForWorkersReady",
+            )
+        )
+        launcher, worker = translation.spec.roles
+        assert (launcher.restart, worker.restart) == (Restart.GANG, Restart.NEVER)
+        assert worker.command == ("sleep", "infinity")
+        assert "sshd" in (worker.pod_template_json or "")
+        assert translation.spec.env == {
+            "GANGLINE_MPI_IMPLEMENTATION": "Intel",
+            "GANGLINE_MPI_LAUNCHER_WORKS": "1",
+        }
+
+    def test_a_launcher_may_be_alone_and_name_its_container(self, job: Builder, replica: Builder) -> None:
+        launcher = replica("MPIJob", name="any")
+        launcher["template"]["spec"]["containers"].insert(0, {"name": "proxy", "image": "p"})
+        spec = translate(job("MPIJob", {"Launcher": launcher}, mainContainer="any")).spec
+        assert [role.command for role in spec.roles] == [("python", "train.py")]
+
+
+def test_paddle_elasticity(job: Builder, replica: Builder) -> None:
+    policy = {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 5}
+    spec = translate(job("PaddleJob", {"Worker": replica("PaddleJob", 2)}, elasticPolicy=policy)).spec
+    assert (spec.roles[0].least, spec.roles[0].most, spec.env) == (1, 3, {"PADDLE_MAX_RESTART": "5"})
+
+
+def test_every_kind_names_its_controller() -> None:
+    assert {kind.controller for kind in KINDS.values()} == {
+        "tfjob-controller",
+        "pytorchjob-controller",
+        "mpijob-controller",
+        "xgboostjob-controller",
+        "paddlejob-controller",
+        "jaxjob-controller",
+    }

@@ -1,0 +1,125 @@
+"""Whatever a job is, its canonical form reads back to it, from JSON and from YAML."""
+
+import json
+
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangline.dialects.document import compact_json
+from gangline.dialects.native import job_from_plain, job_to_plain, read_job
+from gangline.dialects.native.policy import EFFECTS, OPERATORS
+from gangline.model import (
+    DataMove,
+    Framework,
+    JobSpec,
+    PlacementRule,
+    Policy,
+    Prefer,
+    QueueName,
+    Resources,
+    Restart,
+    Retry,
+    RoleName,
+    RoleSpec,
+    Success,
+    Tenant,
+    Toleration,
+)
+
+names = st.from_regex(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True)
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Co", "Cn"]), max_size=12)
+texts = words.filter(bool)
+variables = st.dictionaries(st.from_regex(r"[A-Z_]{1,8}", fullmatch=True), words, max_size=3)
+seconds = st.one_of(st.integers(0, 10**7).map(float), st.floats(0, 1e6).map(lambda number: round(number, 6)))
+resources = st.builds(
+    Resources,
+    cpu_millis=st.integers(0, 10**6),
+    memory_mib=st.integers(0, 10**7),
+    gpu_millis=st.integers(0, 16_000),
+    extended=st.dictionaries(names.map(lambda name: f"example.com/{name}"), st.integers(0, 99), max_size=2),
+)
+policies = st.builds(
+    Policy,
+    max_attempts=st.integers(1, 100),
+    max_replica_restarts=st.integers(0, 1000),
+    restart=st.sampled_from(Restart),
+    retry=st.sampled_from(Retry),
+    success=st.sampled_from(Success),
+    backoff_seconds=seconds,
+    backoff_limit_seconds=seconds,
+    deadline_seconds=st.none() | seconds,
+    ttl_seconds=st.none() | seconds,
+    grace_seconds=seconds,
+    expected_seconds=st.none() | seconds,
+    preemptible=st.booleans(),
+)
+placements = st.builds(
+    PlacementRule,
+    prefer=st.none() | st.sampled_from(Prefer),
+    within=st.none() | names,
+    within_required=st.booleans(),
+    gpu_types=st.lists(names, max_size=3).map(tuple),
+    node_selector=st.dictionaries(names, texts, max_size=2),
+    tolerations=st.lists(
+        st.builds(
+            Toleration,
+            key=st.just("") | names,
+            operator=st.sampled_from(OPERATORS),
+            value=st.just("") | names,
+            effect=st.sampled_from(("", *EFFECTS)),
+        ),
+        max_size=2,
+    ).map(tuple),
+)
+moves = st.lists(st.builds(DataMove, texts, texts), max_size=2).map(tuple)
+
+
+@st.composite
+def roles(draw: st.DrawFn, name: str) -> RoleSpec:
+    replicas = draw(st.integers(1, 50))
+    template = draw(st.none() | st.just(compact_json({"spec": {"containers": [{"name": "main"}]}})))
+    return RoleSpec(
+        name=RoleName(name),
+        replicas=replicas,
+        minimum=draw(st.none() | st.integers(0, replicas)),
+        maximum=draw(st.none() | st.integers(replicas, 100)),
+        command=tuple(draw(st.lists(words, min_size=0 if template else 1, max_size=4))),
+        image=draw(st.none() | texts),
+        env=draw(variables),
+        resources=draw(resources),
+        restart=draw(st.none() | st.sampled_from(Restart)),
+        port=draw(st.integers(1, 65535)),
+        pod_template_json=template,
+    )
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> JobSpec:
+    role_names = draw(st.lists(st.sampled_from(["chief", "ps", "worker", "launcher"]) | names, min_size=1, unique=True))
+    return JobSpec(
+        name=draw(names),
+        tenant=Tenant(draw(names)),
+        queue=QueueName(draw(names)),
+        priority=draw(st.integers(0, 1000)),
+        labels=draw(st.dictionaries(names, words, max_size=2)),
+        framework=draw(st.sampled_from(Framework)),
+        image=draw(st.none() | texts),
+        code=draw(st.none() | texts),
+        env=draw(variables),
+        roles=tuple(draw(roles(name)) for name in role_names[:4]),
+        inputs=draw(moves),
+        outputs=draw(moves),
+        policy=draw(policies),
+        placement=draw(placements),
+        origin=draw(st.none() | texts),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(jobs())
+def test_every_job_survives_being_written_and_read(job: JobSpec) -> None:
+    plain = job_to_plain(job)
+    assert job_from_plain(plain) == job
+    assert job_from_plain(json.loads(json.dumps(plain))) == job
+    assert read_job(yaml.safe_dump(plain, sort_keys=False)) == job

@@ -1,0 +1,51 @@
+"""Any file a user has is read in its own dialect."""
+
+import pytest
+
+from gangline.dialects import Translation, read, read_plain
+from gangline.errors import InvalidInputError
+from gangline.model import Resources
+
+NATIVE = "apiVersion: gangline.dev/v1\nkind: Job\nmetadata: {name: ours}\nspec: {command: x}\n"
+TFJOB = """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: theirs}
+spec: {tfReplicaSpecs: {Worker: {template: {spec: {containers: [{name: tensorflow, image: i, command: [x]}]}}}}}
+"""
+MANIFEST = "name: old\nframework: {name: caffe, command: x}\n"
+
+
+def test_one_file_may_mix_dialects() -> None:
+    found = read("---\n".join([NATIVE, TFJOB, MANIFEST]))
+    assert [(each.spec.name, each.spec.origin) for each in found] == [
+        ("ours", None),
+        ("theirs", "kubeflow.org/v1 TFJob"),
+        ("old", "ffdl manifest"),
+    ]
+
+
+def test_our_own_job_needs_neither_version_nor_kind() -> None:
+    (found,) = read("metadata: {name: ours}\nspec: {command: x}\n")
+    assert found == Translation(spec=read_plain({"metadata": {"name": "ours"}, "spec": {"command": "x"}})[0].spec)
+
+
+def test_sizes_reach_our_own_dialect() -> None:
+    own = {"tiny": Resources(cpu_millis=1)}
+    (found,) = read("metadata: {name: ours}\nspec: {command: x, size: tiny}\n", sizes=own)
+    assert found.spec.roles[0].resources == own["tiny"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "suggestion"), [("PytorchJob", "PyTorchJob"), ("MpiJobs", "MPIJob"), ("Deployment", None), ("job", "Job")]
+)
+def test_an_unknown_kind_is_refused_with_the_nearest_one(kind: str, suggestion: str | None) -> None:
+    with pytest.raises(InvalidInputError) as refusal:
+        read(f"apiVersion: kubeflow.org/v1\nkind: {kind}\n", file="x.yaml")
+    assert (refusal.value.field, refusal.value.line, refusal.value.suggestion) == ("kind", 2, suggestion)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "a: b"])
+def test_what_is_no_job_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError):
+        read(text)
