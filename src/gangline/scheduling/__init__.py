@@ -1,0 +1,31 @@
+"""Which gang runs where, who makes room, and why the rest waits: a pure function of a snapshot.
+
+The controller calls ``take_snapshot`` and ``decide`` and carries the decision out. Nothing here reads a clock, a
+socket or a disk. docs/scheduling.md states the rules.
+"""
+
+from gangline.scheduling.cycle import decide
+from gangline.scheduling.decision import Decision, Eviction, Grow, Shrink, Start
+from gangline.scheduling.explanation import Constraint, Excluded, Explanation
+from gangline.scheduling.memory import Memory
+from gangline.scheduling.policies import BUILT_IN, DEFAULT_POLICIES, Policies, policies_from
+from gangline.scheduling.snapshot import Snapshot, take_snapshot
+
+__all__ = [
+    "BUILT_IN",
+    "DEFAULT_POLICIES",
+    "Constraint",
+    "Decision",
+    "Eviction",
+    "Excluded",
+    "Explanation",
+    "Grow",
+    "Memory",
+    "Policies",
+    "Shrink",
+    "Snapshot",
+    "Start",
+    "decide",
+    "policies_from",
+    "take_snapshot",
+]

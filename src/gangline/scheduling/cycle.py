@@ -1,0 +1,191 @@
+"""One scheduling cycle: from a snapshot to a decision.
+
+1. Count what every queue uses and asks for.  2. Let the line pass: each gang gets its whole minimum, or room is made
+for it, or it is told why not; the first that must wait gets a reservation that the rest respect.  3. Hand out what
+is left to elastic gangs.  Nothing outside this module sees a cycle half done.
+"""
+
+from dataclasses import replace
+
+from gangline.model import JobId, QueueName, Timestamp
+from gangline.scheduling.decision import Decision, Start
+from gangline.scheduling.explanation import Constraint, Explanation
+from gangline.scheduling.forecast import ends_by
+from gangline.scheduling.holdings import Held, Waiting
+from gangline.scheduling.line import Line, Turn
+from gangline.scheduling.memory import Memory
+from gangline.scheduling.placement import Layout, Seats, Shortfall, placement_of
+from gangline.scheduling.policies import DEFAULT_POLICIES, Policies
+from gangline.scheduling.quota import Branch, Measure, QueueTree
+from gangline.scheduling.reasons import HOLDERS_SHOWN, Reasons
+from gangline.scheduling.reservation import Floor
+from gangline.scheduling.room import Room
+from gangline.scheduling.shapes import Demand
+from gangline.scheduling.snapshot import Snapshot
+from gangline.scheduling.surplus import Surplus, scale_down
+from gangline.scheduling.table import Bools, Ints
+from gangline.scheduling.usage import remember_usage
+from gangline.scheduling.victims import held_amounts
+
+HOPELESS = frozenset({Constraint.NODES, Constraint.TOO_LARGE})
+"""No stopping and no waiting helps against these."""
+
+
+def decide(snapshot: Snapshot, policies: Policies = DEFAULT_POLICIES) -> Decision:
+    """Decide what starts, grows, shrinks and stops now, and explain the rest."""
+    cycle = _Cycle(snapshot, policies)
+    cycle.count()
+    cycle.serve()
+    return cycle.conclude()
+
+
+class _Cycle:
+    """The state of one cycle. Made, run and dropped by ``decide``."""
+
+    def __init__(self, snapshot: Snapshot, policies: Policies) -> None:
+        self.snapshot = snapshot
+        self.policies = policies
+        self.measure = Measure(snapshot.table)
+        self.tree = QueueTree(snapshot.queues, self.measure)
+        self.floor = Floor(snapshot, policies)
+        self.room = Room(self.floor, self.tree)
+        self.reasons = Reasons(self.floor)
+        self.line = Line(self.tree, policies, snapshot.now)
+        self.layouts: dict[JobId, list[Seats]] = {}
+        self.explanations: dict[JobId, Explanation] = {}
+        self.wake: list[Timestamp] = []
+        self.usage: dict[QueueName, float] = {}
+        self._amounts: dict[int, Ints] = {}
+        self._answers: dict[tuple[object, ...], Explanation] = {}
+
+    def count(self) -> None:
+        """Book what is used, count what is asked for, divide the cluster among the queues, form the line."""
+        for held in self.snapshot.held.values():
+            leaf = self.tree.branches.get(held.job.spec.queue)
+            if leaf is not None:
+                amounts = held_amounts(held, self.snapshot, self.tree)
+                self.tree.book(leaf, amounts)
+                if held.releasing:
+                    self.tree.leave(leaf, amounts)
+        half_life = self.policies.usage_half_life_seconds
+        self.usage = remember_usage(self.tree, self.snapshot.memory, self.snapshot.now, half_life)
+        ready = [gang for gang in self.snapshot.waiting.values() if self._admit(gang)]
+        for gang in ready:
+            self.tree.ask(self.tree.branches[gang.job.spec.queue], self._need(gang.demand))
+        self.tree.settle()
+        self.line.fill(ready, [nomination.job_id for nomination in self.room.owed()])
+
+    def _admit(self, gang: Waiting) -> bool:
+        """Whether the gang may stand in line at all."""
+        job = gang.job
+        leaf = self.tree.branches.get(job.spec.queue)
+        if leaf is None or leaf.children:
+            constraint = Constraint.UNKNOWN_QUEUE if leaf is None else Constraint.NOT_A_LEAF
+            nearest = self.tree.nearest(job.spec.queue)
+            self.explanations[job.id] = Explanation(constraint=constraint, queue=job.spec.queue, nearest=nearest)
+            return False
+        if job.retry_at is not None and job.retry_at > self.snapshot.now:
+            self.wake.append(job.retry_at)
+            self.explanations[job.id] = Explanation(constraint=Constraint.BACKING_OFF, predicted_start=job.retry_at)
+            return False
+        return True
+
+    def _need(self, demand: Demand) -> Ints:
+        known = self._amounts.get(id(demand))
+        if known is None:
+            known = self._amounts[id(demand)] = self.measure.of_amounts(demand.total())
+        return known
+
+    def serve(self) -> None:
+        """Let the line pass."""
+        for turn in self.line:
+            key = self._class(turn)
+            known = self._answers.get(key)
+            why = known or self._serve(turn, key)
+            if why is not None:
+                self.explanations[turn.gang.job.id] = why
+
+    def _class(self, turn: Turn) -> tuple[object, ...]:
+        """Gangs of one class get the same answer, so a refusal is worked out once."""
+        at = self.floor.at
+        in_time = at is not None and ends_by(turn.gang.job, self.snapshot.now, at)
+        return (id(turn.gang.demand), id(turn.leaf), turn.rank, in_time)
+
+    def _serve(self, turn: Turn, key: tuple[object, ...]) -> Explanation | None:
+        """Start a gang, or say why not."""
+        amounts = self._need(turn.gang.demand)
+        over = self.tree.over_ceiling(turn.leaf, amounts)
+        typed = self.tree.open_types(turn.leaf, int(amounts[2]))
+        if over is not None:
+            if self.room.in_queue(turn, amounts, typed):
+                return Explanation(constraint=Constraint.MAKING_ROOM, queue=turn.leaf.queue.name)
+            why = self._answers[key] = self._over(*over)
+            return why
+        found = self.floor.place(turn.gang, typed)
+        if isinstance(found, Shortfall):
+            return self._wait(turn, found, key, typed)
+        self._start(turn, found)
+        return None
+
+    def _start(self, turn: Turn, layout: Layout) -> None:
+        for seats in layout:
+            self.tree.book_seats(turn.leaf, seats.need.row, list(seats.each()))
+        self.floor.now.draft.commit()
+        self.line.served(turn.leaf)
+        self.layouts[turn.gang.job.id] = list(layout)
+
+    def _wait(self, turn: Turn, short: Shortfall, key: tuple[object, ...], allowed: Bools | None) -> Explanation:
+        """The gang does not fit now: others are stopped for it, or it is first in line, or it must wait."""
+        why = self.reasons.short(turn.gang.demand, short, behind=self.floor.first)
+        if why.constraint not in HOPELESS:
+            if self.room.on_nodes(turn, allowed):
+                return replace(why, constraint=Constraint.MAKING_ROOM, predicted_start=self.floor.at)
+            if self.floor.first is None and self.policies.reservation:
+                return replace(why, predicted_start=self.floor.reserve(turn.gang))
+        self._answers[key] = why
+        return why
+
+    def _over(self, branch: Branch, missing: dict[str, int]) -> Explanation:
+        """The queue (or one above it) is at its ceiling."""
+        owns_less = bool((branch.ceiling < self.measure.of_limit(branch.queue.limit)).any())
+        holders = sorted(held.job.id for held in self.snapshot.held.values() if self._inside(held, branch))
+        return Explanation(
+            constraint=Constraint.QUEUE_SHARE if owns_less else Constraint.QUEUE_LIMIT,
+            queue=branch.queue.name,
+            missing=missing,
+            holders=tuple(holders[:HOLDERS_SHOWN]),
+            helps=(f"It starts when jobs of queue '{branch.queue.name}' end, or when the queue may have more.",),
+        )
+
+    def _inside(self, held: Held, branch: Branch) -> bool:
+        leaf = self.tree.branches.get(held.job.spec.queue)
+        return leaf is not None and any(each is branch for each in leaf.path)
+
+    def conclude(self) -> Decision:
+        """Hand out the surplus and put everything together."""
+        self.room.shrinks += scale_down(self.snapshot, self.room.busy())
+        waiting = self.snapshot.waiting
+        starting = [waiting[job_id] for job_id in self.layouts if waiting[job_id].demand.elastic]
+        grows = Surplus(self.floor, self.tree, self.layouts).hand_out(starting, self.room.busy())
+        wake = (*self.wake, *(self.room.wakes() if self.explanations else ()))
+        table = self.snapshot.table
+        return Decision(
+            starts=tuple(
+                Start(job_id=job_id, placement=placement_of(layout, table)) for job_id, layout in self.layouts.items()
+            ),
+            grows=grows,
+            shrinks=tuple(self.room.shrinks),
+            evictions=tuple(self.room.evictions),
+            explanations=self.explanations,
+            wake_at=min((at for at in wake if at > self.snapshot.now), default=None),
+            memory=self._memory(),
+        )
+
+    def _memory(self) -> Memory:
+        named = {each.job_id for each in self.room.nominations} | self.layouts.keys()
+        return Memory(
+            nominations=(*self.room.nominations, *(each for each in self.room.owed() if each.job_id not in named)),
+            usage=self.usage,
+            usage_at=self.snapshot.now,
+            holdings=self.snapshot.holdings,
+        )

@@ -1,0 +1,199 @@
+"""What is free on every node, and a place to try things out: take, give back, throw away.
+
+A draft is copied in microseconds, so a planner tries a gang in one and drops it when the gang does not fit
+whole. The scheduling cycle owns the drafts; nobody else sees one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangline.scheduling.shapes import GPU_MILLIS, Shape
+from gangline.scheduling.table import GPU, PODS, WHOLE_GPUS, Bools, Ints, NodeTable
+
+CLOSED = -1
+"""A slot of ``shared`` that stands for no GPU."""
+
+MANY = np.iinfo(np.int64).max // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A shape against one table: what it takes from a row, and which nodes it may use at all."""
+
+    shape: Shape
+    row: Ints
+    columns: Ints
+    amounts: Ints
+    part: int
+    allowed: Bools
+
+    @classmethod
+    def of(cls, table: NodeTable, shape: Shape, allowed: Bools) -> "Need":
+        """Translate a shape; one that asks for a resource no node has is allowed nowhere."""
+        row = table.vector(dict(shape.amounts))
+        row[PODS] = 1
+        row[WHOLE_GPUS] = shape.whole_gpus
+        if any(name not in table.columns for name, _ in shape.amounts):
+            allowed = np.zeros(len(table), dtype=np.bool_)
+        # The total of GPU thousandths is kept for quotas; whether a node has room is a matter of its devices.
+        columns = np.flatnonzero(np.where(np.arange(len(row)) == GPU, 0, row))
+        return cls(shape, row, columns, row[columns], shape.gpu_part, allowed)
+
+
+class Draft:
+    """Free amounts per node (``free``) and what is left of the GPUs that are shared (``shared``).
+
+    A GPU is either free, or taken whole (both are the column ``whole_gpus`` of ``free``), or opened for sharing:
+    then it occupies a slot of ``shared`` that holds its remaining thousandths. ``changed`` lists the rows that
+    were touched, in order, so that whoever caches something per row refreshes only those.
+    """
+
+    __slots__ = ("_journal", "changed", "free", "shared", "table")
+
+    def __init__(self, table: NodeTable, free: Ints, shared: Ints) -> None:
+        self.table = table
+        self.free = free
+        self.shared = shared
+        self.changed: list[int] = []
+        self._journal: list[tuple[Ints, Ints, Ints]] = []
+
+    @classmethod
+    def empty(cls, table: NodeTable) -> "Draft":
+        """All nodes idle."""
+        slots = int(table.capacity[:, WHOLE_GPUS].max(initial=0))
+        return cls(table, table.capacity.copy(), np.full((len(table), slots), CLOSED, dtype=np.int64))
+
+    def copy(self) -> "Draft":
+        """An independent copy to try things in."""
+        return Draft(self.table, self.free.copy(), self.shared.copy())
+
+    def counts(self, need: Need, rows: Ints | None = None) -> Ints:
+        """How many replicas each node (of ``rows``) could take now, as if each were the only node."""
+        free = self.free if rows is None else self.free[rows]
+        counts = np.full(len(free), MANY, dtype=np.int64)
+        for column, amount in zip(need.columns, need.amounts, strict=True):
+            np.minimum(counts, free[:, column] // amount, out=counts)
+        if need.part:
+            shared = self.shared if rows is None else self.shared[rows]
+            counts = np.minimum(counts, part_counts(need, free[:, WHOLE_GPUS], shared, counts))
+        np.maximum(counts, 0, out=counts)
+        counts[~(need.allowed if rows is None else need.allowed[rows])] = 0
+        return counts
+
+    def take(self, need: Need, row: int, count: int = 1) -> tuple[int, ...]:
+        """Occupy room for ``count`` replicas; returns the slot each one shares (none for whole GPUs)."""
+        self._remember(np.array([row]))
+        self.free[row] -= need.row * count
+        return tuple(self._open(row, need.part) for _ in range(count)) if need.part else ()
+
+    def take_all(self, need: Need, rows: Ints, counts: Ints) -> None:
+        """Occupy room on many nodes at once."""
+        if need.part:
+            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+                self.take(need, row, count)
+            return
+        self._remember(rows)
+        self.free[rows] -= counts[:, None] * need.row
+
+    def release(self, need: Need, rows: Sequence[int], slots: Sequence[int] = ()) -> None:
+        """Give back what one replica on each of ``rows`` held; the reverse of ``take``."""
+        if not rows:
+            return
+        where = np.asarray(rows, dtype=np.int64)
+        self._remember(where)
+        np.add.at(self.free, where, need.row)
+        if need.part:
+            for row, slot in zip(rows, slots, strict=True):
+                self._close(row, slot, need.part)
+
+    def retake(self, need: Need, rows: Sequence[int], slots: Sequence[int] = ()) -> None:
+        """Occupy again exactly what ``release`` gave back, in the same GPUs."""
+        if not rows:
+            return
+        where = np.asarray(rows, dtype=np.int64)
+        self._remember(where)
+        np.subtract.at(self.free, where, need.row)
+        if need.part:
+            for row, slot in zip(rows, slots, strict=True):
+                self._reopen(row, slot, need.part)
+
+    def narrow(self, other: "Draft", rows: Ints | None = None) -> None:
+        """Keep of every row (of ``rows``) only what is free here and in the other draft too."""
+        where = slice(None) if rows is None else rows
+        self.free[where] = np.minimum(self.free[where], other.free[where])
+        self.shared[where] = np.minimum(self.shared[where], other.shared[where])
+        if rows is not None:
+            self.changed.extend(rows.tolist())
+
+    def mark(self) -> int:
+        """A point to come back to with ``undo``."""
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Forget everything that was done since the mark."""
+        while len(self._journal) > mark:
+            rows, free, shared = self._journal.pop()
+            self.free[rows] = free
+            self.shared[rows] = shared
+            self.changed.extend(rows.tolist())
+
+    def commit(self) -> None:
+        """Keep everything that was done; earlier marks are void."""
+        self._journal.clear()
+
+    def _remember(self, rows: Ints) -> None:
+        self._journal.append((rows, self.free[rows], self.shared[rows]))
+        self.changed.extend(rows.tolist())
+
+    def _open(self, row: int, part: int) -> int:
+        """Take a part of the fullest shared GPU that still has room, else open another GPU."""
+        slots = self.shared[row]
+        levels: list[int] = slots.tolist()
+        _, slot = min(((level, slot) for slot, level in enumerate(levels) if level >= part), default=(0, CLOSED))
+        if slot == CLOSED:
+            if CLOSED not in levels:
+                return CLOSED  # the node has lost GPUs under its replicas; they occupy what is not there
+            slot = levels.index(CLOSED)
+            slots[slot] = GPU_MILLIS
+            self.free[row, WHOLE_GPUS] -= 1
+        slots[slot] -= part
+        return slot
+
+    def _close(self, row: int, slot: int, part: int) -> None:
+        if slot == CLOSED:
+            return
+        self.shared[row, slot] += part
+        if self.shared[row, slot] == GPU_MILLIS:
+            self.shared[row, slot] = CLOSED
+            self.free[row, WHOLE_GPUS] += 1
+
+    def _reopen(self, row: int, slot: int, part: int) -> None:
+        if slot == CLOSED:
+            return
+        if self.shared[row, slot] == CLOSED:
+            self.shared[row, slot] = GPU_MILLIS
+            self.free[row, WHOLE_GPUS] -= 1
+        self.shared[row, slot] -= part
+
+
+def part_counts(need: Need, whole_free: Ints, shared: Ints, ceiling: Ints) -> Ints:
+    """How many replicas the GPUs of each node could take when each needs a part of one.
+
+    Each replica may need whole GPUs besides. Those come out of the same free GPUs, so the largest count is
+    searched from one upwards; a node has few GPUs, so the search is short.
+    """
+    in_shared = (np.maximum(shared, 0) // need.part).sum(axis=1)
+    per_gpu = GPU_MILLIS // need.part
+    whole = need.shape.whole_gpus
+    if not whole:
+        return np.asarray(in_shared + whole_free * per_gpu)
+    counts = np.zeros(len(whole_free), dtype=np.int64)
+    for wanted in range(1, int(min(ceiling.max(initial=0), whole_free.max(initial=0))) + 1):
+        left = whole_free - wanted * whole
+        fits = (left >= 0) & (in_shared + np.maximum(left, 0) * per_gpu >= wanted)
+        if not fits.any():
+            break
+        counts[fits] = wanted
+    return counts

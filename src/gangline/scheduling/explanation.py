@@ -1,0 +1,112 @@
+"""Why a gang waits: a value with facts, and sentences made from it for people.
+
+Made by the cycle as a by-product of its decision; jobs that ask for the same share one. Never parsed: whoever needs
+a fact reads the field.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gangline.model import JobId, QueueName, Timestamp
+
+
+class Constraint(StrEnum):
+    """The one thing that holds a gang back first."""
+
+    UNKNOWN_QUEUE = "unknown-queue"
+    NOT_A_LEAF = "not-a-leaf"
+    BACKING_OFF = "backing-off"
+    QUEUE_LIMIT = "queue-limit"
+    QUEUE_SHARE = "queue-share"
+    NODES = "nodes"
+    """No node may be used at all, whatever is free."""
+    TOO_LARGE = "too-large"
+    """It would not fit if everything else stopped."""
+    RESOURCES = "resources"
+    TOPOLOGY = "topology"
+    RESERVATION = "reservation"
+    """It fits, but would delay the gang that is first in line."""
+    MAKING_ROOM = "making-room"
+    """Others are being stopped for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """How many nodes one rule excludes, counted on its own: a node may fail several rules."""
+
+    rule: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Everything that is known about why a gang waits.
+
+    ``role`` is the one that did not fit; ``wanted`` of its replicas must fit and ``possible`` do. ``missing`` has
+    the amounts that are short in total (empty when the total is there but scattered). ``holders`` occupy what it
+    could use, those that end first first.
+    """
+
+    constraint: Constraint
+    queue: QueueName | None = None
+    nearest: QueueName | None = None
+    nodes: int = 0
+    excluded: tuple[Excluded, ...] = ()
+    role: str | None = None
+    wanted: int = 0
+    possible: int = 0
+    missing: Mapping[str, int] = field(default_factory=dict)
+    level: str | None = None
+    holders: tuple[JobId, ...] = ()
+    behind: JobId | None = None
+    helps: tuple[str, ...] = ()
+    predicted_start: Timestamp | None = None
+
+    def sentences(self) -> tuple[str, ...]:
+        """The same for a person, most important first."""
+        lines = [_REASONS[self.constraint](self)]
+        lines += [f"{excluded.nodes} of {self.nodes} nodes: {excluded.rule}." for excluded in self.excluded]
+        if self.missing:
+            lines.append(f"Missing: {', '.join(amount_text(*item) for item in self.missing.items())}.")
+        if self.holders:
+            lines.append(f"Held by: {', '.join(self.holders)}.")
+        lines += self.helps
+        return tuple(lines)
+
+
+def amount_text(name: str, amount: int) -> str:
+    """An amount as a person writes it."""
+    if name.startswith("gpu_millis"):
+        kind = name.removeprefix("gpu_millis").removeprefix(".")
+        return f"{amount / 1000:g} {kind} GPU".replace("  ", " ")
+    if name == "cpu_millis":
+        return f"{amount / 1000:g} CPU"
+    if name == "memory_mib":
+        return f"{amount} MiB memory"
+    return f"{amount} {name}"
+
+
+def _fits(why: Explanation) -> str:
+    return f"{why.possible} of the {why.wanted} '{why.role}' replicas that it needs fit now"
+
+
+_REASONS: Mapping[Constraint, Callable[[Explanation], str]] = {
+    Constraint.UNKNOWN_QUEUE: lambda why: (
+        f"There is no queue '{why.queue}'." + (f" Did you mean '{why.nearest}'?" if why.nearest else "")
+    ),
+    Constraint.NOT_A_LEAF: lambda why: (
+        f"Queue '{why.queue}' has queues below it and takes no jobs itself; use for example '{why.nearest}'."
+    ),
+    Constraint.BACKING_OFF: lambda why: "It failed and waits before its next attempt.",
+    Constraint.QUEUE_LIMIT: lambda why: f"Queue '{why.queue}' is at its limit.",
+    Constraint.QUEUE_SHARE: lambda why: f"Queue '{why.queue}' may not borrow and has used its own share.",
+    Constraint.NODES: lambda why: f"No node may run its '{why.role}' replicas.",
+    Constraint.TOO_LARGE: lambda why: (
+        f"It would not fit even if everything else stopped: {why.possible} of {why.wanted} '{why.role}' replicas would."
+    ),
+    Constraint.RESOURCES: lambda why: f"Not enough is free: {_fits(why)}.",
+    Constraint.TOPOLOGY: lambda why: f"No single {why.level} has room for all of it: {_fits(why)} in the best one.",
+    Constraint.RESERVATION: lambda why: f"It would delay '{why.behind}', which is first in line.",
+    Constraint.MAKING_ROOM: lambda why: "Others are being stopped to make room for it.",
+}

@@ -1,0 +1,67 @@
+"""What a scheduling policy may decide. Each protocol is one verb; a plugin is any object that has it.
+
+Plugins receive the snapshot's values and nothing else: no client, no clock, no disk. The same input must give
+the same answer, or decisions would not repeat. Lower numbers come first, everywhere.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from gangline.model import Job, Queue, Timestamp
+from gangline.scheduling.draft import Draft, Need
+from gangline.scheduling.holdings import Held
+from gangline.scheduling.shapes import Shape
+from gangline.scheduling.table import Bools, Floats, Ints, NodeTable
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nodes that one rule keeps a shape away from, and the rule in words that continue "because it ..."."""
+
+    rule: str
+    nodes: Bools
+
+
+class Filter(Protocol):
+    """Called once per shape and set of nodes: which nodes must it not use, whatever is free on them?"""
+
+    def refuse(self, table: NodeTable, shape: Shape) -> Iterable[Refusal]:
+        """Yield a refusal per rule that keeps any node away. A node that nothing refuses may be used."""
+        ...
+
+
+class Score(Protocol):
+    """Called whenever rows have changed: how good would each node be for one more replica?"""
+
+    def score(self, draft: Draft, need: Need, rows: Ints) -> Floats:
+        """Return a number per row; the lowest is taken first. Must depend on nothing but that row of the draft."""
+        ...
+
+
+class JobOrder(Protocol):
+    """Called once per job and cycle: who comes first inside a queue, and who may stop whom?"""
+
+    def rank(self, job: Job, now: Timestamp) -> float:
+        """Return the importance; a waiting job may stop running ones of its queue with a strictly higher number."""
+        ...
+
+    def key(self, job: Job, now: Timestamp) -> tuple[float, ...]:
+        """Return the order among jobs of equal rank. Ties are broken by submission time and then by id."""
+        ...
+
+
+class QueueOrder(Protocol):
+    """Called whenever a queue has got something: which of several sibling queues is served next?"""
+
+    def key(self, queue: Queue, share: float, *, below_guarantee: bool) -> tuple[float, ...]:
+        """Return a sort key. ``share`` is the queue's dominant share of the cluster, between 0 and 1."""
+        ...
+
+
+class VictimCost(Protocol):
+    """Called once per gang that could be stopped: what would stopping it waste?"""
+
+    def cost(self, gang: Held, now: Timestamp) -> float:
+        """Return the waste; cheap gangs are stopped first."""
+        ...

@@ -1,0 +1,60 @@
+"""Who comes first: jobs inside a queue, and queues among their siblings."""
+
+from gangline.model import ACTIVE_PHASES, Job, Queue, Timestamp
+
+
+class PriorityThenAge:
+    """The default: higher priority first, then whoever was submitted first."""
+
+    def rank(self, job: Job, now: Timestamp) -> float:
+        """The user's priority, the highest first."""
+        del now
+        return -job.spec.priority
+
+    def key(self, job: Job, now: Timestamp) -> tuple[float, ...]:
+        """Nothing further: the age breaks ties anyway."""
+        del job, now
+        return ()
+
+
+class ShortestFirst(PriorityThenAge):
+    """Higher priority first, then the shortest declared run time; jobs that declare none come last."""
+
+    def key(self, job: Job, now: Timestamp) -> tuple[float, ...]:
+        """The declared seconds."""
+        del now
+        declared = job.spec.policy.expected_seconds
+        return (float("inf") if declared is None else declared,)
+
+
+class LeastAttained:
+    """Two levels by GPU time used so far (Tiresias, NSDI'19): long jobs make way for those that have had little."""
+
+    def __init__(self, threshold_gpu_seconds: float = 57_600.0) -> None:
+        self._threshold = threshold_gpu_seconds
+
+    def rank(self, job: Job, now: Timestamp) -> float:
+        """0 below the threshold, 1 from there on."""
+        return float(attained_gpu_seconds(job, now) >= self._threshold)
+
+    def key(self, job: Job, now: Timestamp) -> tuple[float, ...]:
+        """Nothing further: first come, first served inside a level."""
+        del job, now
+        return ()
+
+
+class DominantShare:
+    """The default: queues below their guarantee first, then the smallest dominant share per weight."""
+
+    def key(self, queue: Queue, share: float, *, below_guarantee: bool) -> tuple[float, ...]:
+        """Guarantee, then weighted share."""
+        return (0.0 if below_guarantee else 1.0, share / queue.weight)
+
+
+def attained_gpu_seconds(job: Job, now: Timestamp) -> float:
+    """GPU time a job has had: seconds in phases that hold machines, times the GPUs that it asks for."""
+    seconds = 0.0
+    for entry, following in zip(job.history, (*job.history[1:], None), strict=True):
+        if entry.phase in ACTIVE_PHASES:
+            seconds += (now if following is None else following.at) - entry.at
+    return seconds * sum(role.resources.gpus * role.replicas for role in job.spec.roles)

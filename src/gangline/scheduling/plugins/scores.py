@@ -1,0 +1,40 @@
+"""Which of several nodes that have room is taken first: the fullest or the emptiest."""
+
+import numpy as np
+
+from gangline.scheduling.draft import Draft, Need
+from gangline.scheduling.table import CPU, GPU, MEMORY, Floats, Ints
+
+
+class Pack:
+    """Prefers the node with the fewest free GPUs, then with the least free processor and memory.
+
+    Replicas without a GPU thereby fill nodes without (free) GPUs first and leave the others to those who need them.
+    """
+
+    def score(self, draft: Draft, need: Need, rows: Ints) -> Floats:
+        """Free GPUs, with free processor and memory as fractions behind the point."""
+        del need
+        return _free(draft, rows)
+
+
+class Spread:
+    """Prefers the emptiest node."""
+
+    def score(self, draft: Draft, need: Need, rows: Ints) -> Floats:
+        """The opposite of packing; GPUs count only for replicas that need one."""
+        if need.shape.gpu_millis:
+            return -_free(draft, rows)
+        return np.asarray(np.minimum(draft.table.capacity[rows, GPU], 1) - _fraction(draft, rows))
+
+
+def _free(draft: Draft, rows: Ints) -> Floats:
+    return np.asarray(draft.free[rows, GPU] / 1000.0 + _fraction(draft, rows) / 1000.0)
+
+
+def _fraction(draft: Draft, rows: Ints) -> Floats:
+    capacity = draft.table.capacity[rows]
+    free = draft.free[rows]
+    processor = free[:, CPU] / np.maximum(capacity[:, CPU], 1)
+    memory = free[:, MEMORY] / np.maximum(capacity[:, MEMORY], 1)
+    return np.asarray((processor + memory) / 2.0)

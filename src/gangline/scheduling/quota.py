@@ -1,0 +1,253 @@
+"""The tree of queues: who has how much, who deserves how much, who may have more.
+
+Three numbers per queue and resource, each a short rule below: the *ceiling* that nothing passes, the *entitlement*
+(guarantee plus a weighted part of the rest, whoever asks) and the *deserved* share (the same, but what a queue
+does not ask for goes to those who do). The cycle owns one tree and books every start and stop in it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+
+import numpy as np
+
+from gangline.model import Queue, QueueName, Resources
+from gangline.model.queue import ROOT_QUEUE
+from gangline.scheduling.draft import MANY
+from gangline.scheduling.shapes import Demand
+from gangline.scheduling.table import FIXED_COLUMNS, GPU, Bools, Floats, Ints, NodeTable
+
+COUNTED = ("cpu_millis", "memory_mib", "gpu_millis")
+"""Every queue is measured in these and in extended resources; ``gpu_millis.TYPE`` counts the GPUs of one type."""
+
+
+class Measure:
+    """Turns amounts and placements into vectors over the counted resources of one table."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self.gpu_types = table.gpu_type.ids
+        extended = table.columns[len(FIXED_COLUMNS) :]
+        self.names = (*COUNTED, *extended, *(f"gpu_millis.{name}" for name in table.gpu_type.names))
+        self.typed = slice(len(COUNTED) + len(extended), len(self.names))
+        capacity = table.capacity[table.usable]
+        per_type = [capacity[table.gpu_type.ids[table.usable] == number, GPU].sum() for number in self._types()]
+        self._columns = [table.columns.index(name) for name in (*COUNTED, *extended)]
+        self.total: Ints = np.array([*capacity[:, self._columns].sum(axis=0), *per_type], dtype=np.int64)
+
+    def _types(self) -> range:
+        return range(len(self._table.gpu_type.names))
+
+    def of_amounts(self, amounts: Mapping[str, int]) -> Ints:
+        """A vector without regard to GPU types, for example of a gang that has no place yet."""
+        return np.array([amounts.get(name, 0) for name in self.names], dtype=np.int64)
+
+    def of_limit(self, limit: Resources | None) -> Ints:
+        """A ceiling; what it does not mention is unlimited, and zero of a named one means none."""
+        if limit is None:
+            return np.full(len(self.names), MANY, dtype=np.int64)
+        amounts = limit.amounts()
+        return np.array([amounts.get(name, MANY) for name in self.names], dtype=np.int64)
+
+    def of_rows(self, row: Ints, rows: Sequence[int] | Ints) -> Ints:
+        """What replicas that each take ``row`` use on these nodes."""
+        used = np.zeros(len(self.names), dtype=np.int64)
+        used[: self.typed.start] = row[self._columns] * len(rows)
+        if row[GPU]:
+            types = self._table.gpu_type.ids[np.asarray(rows, dtype=np.int64)]
+            used[self.typed] = row[GPU] * np.bincount(types[types >= 0], minlength=len(self._types()))
+        return used
+
+
+class Branch:
+    """One queue in the tree, with what its jobs (and those of queues below it) use and ask for.
+
+    Of what is ``used``, ``leaving`` will be given back by gangs that are being stopped; ``coming`` is promised to gangs
+    for which others are being stopped. ``past`` is the decayed use.
+    """
+
+    __slots__ = (
+        "asked",
+        "ceiling",
+        "children",
+        "coming",
+        "deserved",
+        "entitled",
+        "guarantee",
+        "leaving",
+        "parent",
+        "past",
+        "queue",
+        "used",
+    )
+
+    def __init__(self, queue: Queue, parent: "Branch | None", measure: Measure) -> None:
+        self.queue = queue
+        self.parent = parent
+        self.children: list[Branch] = []
+        self.guarantee = measure.of_amounts(queue.guarantee.amounts())
+        self.ceiling = measure.of_limit(queue.limit)
+        self.used: Ints = np.zeros(len(measure.names), dtype=np.int64)
+        self.asked: Ints = np.zeros(len(measure.names), dtype=np.int64)
+        self.leaving: Ints = np.zeros(len(measure.names), dtype=np.int64)
+        self.coming: Ints = np.zeros(len(measure.names), dtype=np.int64)
+        self.entitled: Ints = self.ceiling
+        self.deserved: Ints = self.ceiling
+        self.past = 0.0
+        if parent is not None:
+            parent.children.append(self)
+
+    @property
+    def path(self) -> Iterator["Branch"]:
+        """This branch and everything above it, the root excluded."""
+        branch: Branch | None = self
+        while branch is not None and branch.parent is not None:
+            yield branch
+            branch = branch.parent
+
+
+class QueueTree:
+    """All queues under one root that owns the cluster."""
+
+    def __init__(self, queues: Sequence[Queue], measure: Measure) -> None:
+        self.measure = measure
+        self.root = Branch(ROOT_QUEUE, None, measure)
+        self.branches: dict[QueueName, Branch] = {}
+        known = {queue.name: queue for queue in queues or (ROOT_QUEUE,)}
+        for name in sorted(known):
+            self._grow(known, name, frozenset())
+
+    def _grow(self, known: Mapping[QueueName, Queue], name: QueueName, below: frozenset[QueueName]) -> Branch:
+        if name not in self.branches:
+            above = known[name].parent
+            # A parent that does not exist, or a circle of parents, makes a top-level queue rather than a lost one.
+            lost = above is None or above not in known or above in below | {name}
+            parent = self.root if above is None or lost else self._grow(known, above, below | {name})
+            if name not in self.branches:
+                self.branches[name] = Branch(known[name], parent, self.measure)
+        return self.branches[name]
+
+    def leaves(self) -> list[QueueName]:
+        """Queues that take jobs."""
+        return [name for name, branch in self.branches.items() if not branch.children]
+
+    def nearest(self, name: QueueName) -> QueueName | None:
+        """The leaf whose name is most like this one."""
+        return next((QueueName(each) for each in get_close_matches(name, self.leaves(), n=1, cutoff=0.0)), None)
+
+    def book(self, leaf: Branch, amounts: Ints) -> None:
+        """Count something that a job of this queue has got (or, negative, given back)."""
+        for branch in leaf.path:
+            branch.used += amounts
+        self.root.used += amounts
+
+    def book_seats(self, leaf: Branch, row: Ints, rows: Sequence[int]) -> None:
+        """Count replicas that a job of this queue has got on these nodes."""
+        self.book(leaf, self.measure.of_rows(row, rows))
+
+    def ask(self, leaf: Branch, amounts: Ints) -> None:
+        """Count something that a job of this queue wants."""
+        for branch in leaf.path:
+            branch.asked += amounts
+
+    def leave(self, leaf: Branch, amounts: Ints) -> None:
+        """Count something that a job of this queue is about to give back."""
+        for branch in leaf.path:
+            branch.leaving += amounts
+
+    def promise(self, leaf: Branch, amounts: Ints) -> None:
+        """Count something that others are giving up for a job of this queue."""
+        for branch in leaf.path:
+            branch.coming += amounts
+
+    def settle(self) -> None:
+        """Divide the cluster, from the root down, once everything used and asked for is counted."""
+        self.root.deserved = self.root.entitled = self.measure.total
+        self._divide(self.root)
+
+    def _divide(self, branch: Branch) -> None:
+        if not branch.children:
+            return
+        demands = [np.minimum(child.used + child.asked, child.ceiling) for child in branch.children]
+        ceilings = [np.minimum(child.ceiling, branch.entitled) for child in branch.children]
+        for child, deserved, entitled in zip(
+            branch.children,
+            water_fill(branch.deserved, branch.children, demands),
+            water_fill(branch.entitled, branch.children, ceilings),
+            strict=True,
+        ):
+            child.deserved, child.entitled = deserved, entitled
+            if not child.queue.may_borrow:
+                # A share is of GPUs, whatever their type; only a limit can be about one type.
+                counted = slice(0, self.measure.typed.start)
+                child.ceiling[counted] = np.minimum(child.ceiling, entitled)[counted]
+            self._divide(child)
+
+    def share(self, branch: Branch) -> float:
+        """The dominant share: the largest part of any resource of the cluster that the queue uses, and has used."""
+        return float(np.max(self._fractions(branch.used), initial=0.0)) + branch.past
+
+    def _fractions(self, amounts: Ints) -> Floats:
+        counted = slice(0, self.measure.typed.start)
+        return np.asarray(amounts[counted] / np.maximum(self.measure.total[counted], 1))
+
+    def below_guarantee(self, branch: Branch) -> bool:
+        """Whether the queue has less than it was promised of something that it asks for."""
+        return bool(((branch.used < branch.guarantee) & (branch.asked > 0)).any())
+
+    def over_ceiling(
+        self, leaf: Branch, amounts: Ints, relief: Ints | None = None
+    ) -> tuple[Branch, dict[str, int]] | None:
+        """The lowest queue on the path that would pass its ceiling, and by how much of what.
+
+        ``relief`` is what the same queue would give up in exchange.
+        """
+        for branch in leaf.path:
+            over = branch.used + amounts - branch.ceiling
+            if relief is not None:
+                over = over - relief
+            wrong = (over > 0) & (amounts > 0)
+            if wrong.any():
+                return branch, {self.measure.names[i]: int(over[i]) for i in np.flatnonzero(wrong)}
+        return None
+
+    def headroom(self, leaf: Branch, row: Ints) -> int:
+        """How many more replicas of this size the ceilings allow."""
+        amounts = self.measure.of_rows(row, ())
+        amounts[: self.measure.typed.start] = self.measure.of_rows(row, (0,))[: self.measure.typed.start]
+        asked = amounts > 0
+        rooms = [((branch.ceiling - branch.used)[asked] // amounts[asked]).min(initial=MANY) for branch in leaf.path]
+        return int(max(min(rooms), 0))
+
+    def open_types(self, leaf: Branch, gpu_millis: int) -> Bools | None:
+        """Nodes whose GPU type every queue on the path has this much left of; None when all are open."""
+        mask: Bools | None = None
+        types = self.measure.gpu_types
+        for branch in leaf.path:
+            left = (branch.ceiling - branch.used)[self.measure.typed]
+            for number in np.flatnonzero(left < gpu_millis).tolist():
+                mask = (types != number) if mask is None else mask & (types != number)
+        return mask
+
+
+def water_fill(available: Ints, branches: Sequence[Branch], demands: Sequence[Ints]) -> list[Ints]:
+    """Divide what is available: guarantees first, then by weight, nobody more than it demands.
+
+    Done per resource. When guarantees exceed what is there, they shrink in proportion.
+    """
+    weights = np.array([branch.queue.weight for branch in branches], dtype=np.float64)
+    wanted = np.stack(demands).astype(np.float64)
+    level = np.minimum(np.stack([branch.guarantee for branch in branches]), wanted)
+    promised = level.sum(axis=0)
+    level = level * np.minimum(1.0, available / np.maximum(promised, 1.0))
+    for _ in branches:
+        left = np.maximum(available - level.sum(axis=0), 0.0)
+        thirsty = (wanted - level > 1e-9) * weights[:, None]
+        total = thirsty.sum(axis=0)
+        step = np.where(total > 0, thirsty * left / np.maximum(total, 1.0), 0.0)
+        level = np.minimum(level + step, wanted)
+    return [np.floor(row + 1e-6).astype(np.int64) for row in level]
+
+
+def amounts_of(demand: Demand, measure: Measure, *, wanted: bool = False) -> Ints:
+    """What a gang without a place would use, GPU types aside."""
+    return measure.of_amounts(demand.total(wanted=wanted))

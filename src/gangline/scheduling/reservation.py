@@ -1,0 +1,149 @@
+"""The place of the gang that is first in line, and what may go ahead of it (backfill).
+
+Three views of the free amounts are kept: *now*; *later*, when the first gang will start, less its place; and *both*,
+what is free now and not needed then. A gang that has promised to end in time is placed in the first view, every
+other one in the third.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gangline.model import JobId, Timestamp
+from gangline.scheduling.draft import Draft
+from gangline.scheduling.forecast import ends_by, expected_end, waiting_since
+from gangline.scheduling.holdings import Held, Waiting
+from gangline.scheduling.placement import Layout, Needs, Placer, Seats, Shortfall
+from gangline.scheduling.policies import Policies
+from gangline.scheduling.shapes import Demand, RoleDemand
+from gangline.scheduling.snapshot import Snapshot
+from gangline.scheduling.table import Bools
+
+
+class Floor:
+    """Where gangs are placed during one cycle."""
+
+    def __init__(self, snapshot: Snapshot, policies: Policies) -> None:
+        self.snapshot = snapshot
+        self.policies = policies
+        self.needs = Needs(snapshot.table, policies)
+        self.now = Placer(snapshot.draft(), self.needs, policies)
+        self.first: JobId | None = None
+        self.at: Timestamp | None = None
+        self._later: Draft | None = None
+        self._both: Placer | None = None
+        self._closed: Bools | None = None
+        self._gone: set[JobId] = set()
+        """Gangs whose machines count as free later."""
+
+    def place(self, gang: Waiting, allowed: Bools | None = None) -> Layout | Shortfall:
+        """Give a gang its place if it fits and does not delay the first in line."""
+        if self._both is None:
+            return self.now.place(gang.demand, allowed)
+        allowed = self.still_open(allowed)
+        in_time = self.at is not None and ends_by(gang.job, self.snapshot.now, self.at)
+        found = (self.now if in_time else self._both).place(gang.demand, allowed)
+        if not isinstance(found, Shortfall):
+            for seats in found:
+                self._settle(seats, now=not in_time, later=not in_time)
+        return found
+
+    def extend(self, role: RoleDemand, count: int, demand: Demand, allowed: Bools | None = None) -> Seats | None:
+        """Give a gang up to ``count`` more replicas of a role out of what nobody waits for."""
+        seats = (self._both or self.now).extend(role, count, demand, self.still_open(allowed))
+        if seats is not None and self._both is not None:
+            self._settle(seats, now=True, later=True)
+        return seats
+
+    def still_open(self, allowed: Bools | None) -> Bools | None:
+        """Of the allowed nodes, those that the first in line has not closed to everybody behind it."""
+        if self._closed is None:
+            return allowed
+        return ~self._closed if allowed is None else allowed & ~self._closed
+
+    def room(self, leaving: Sequence[Held]) -> Draft:
+        """What would be free for someone behind the first in line once these gangs are gone."""
+        draft = self.now.draft.copy()
+        self._release(draft, leaving)
+        if self._later is not None:
+            later = self._later.copy()
+            self._release(later, [gang for gang in leaving if gang.job.id not in self._gone])
+            draft.narrow(later)
+        return draft
+
+    def promise(self, gang: Waiting, layout: Layout, leaving: Sequence[Held]) -> None:
+        """Keep the place that a gang will have once these are gone, from now until it is there."""
+        later = self._later
+        if later is None:
+            later = self._open(gang, self.now.draft.copy(), self.snapshot.now)
+        fresh = [held for held in leaving if held.job.id not in self._gone]
+        self._release(later, fresh)
+        self._gone |= {held.job.id for held in fresh}
+        for seats in layout:
+            later.take_all(seats.need, seats.rows, seats.counts)
+        self._refresh()
+
+    def reserve(self, gang: Waiting) -> Timestamp | None:
+        """Find out when the first gang in line will fit, and keep that place; None when it never will."""
+        leaving = sorted(self.snapshot.held.values(), key=lambda held: (self._end(held), held.job.id))
+        low, high = 0, len(leaving)
+        if isinstance(self._after(leaving[:high]).place(gang.demand), Shortfall):
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            if isinstance(self._after(leaving[:middle]).place(gang.demand), Shortfall):
+                low = middle + 1
+            else:
+                high = middle
+        at = self._end(leaving[high - 1]) if high else self.snapshot.now
+        placer = self._after(leaving[:high])
+        placer.place(gang.demand)
+        self._open(gang, placer.draft, at)
+        self._gone = {held.job.id for held in leaving[:high]}
+        self._refresh()
+        return at
+
+    def releasing(self) -> list[Held]:
+        """Gangs that are on their way out already."""
+        return [held for held in self.snapshot.held.values() if held.releasing]
+
+    def _end(self, held: Held) -> Timestamp:
+        return expected_end(held, self.snapshot.now)
+
+    def _after(self, gone: Sequence[Held]) -> Placer:
+        draft = self.now.draft.copy()
+        self._release(draft, gone)
+        return Placer(draft, self.needs, self.policies)
+
+    def _release(self, draft: Draft, gone: Sequence[Held]) -> None:
+        for held in gone:
+            self.snapshot.holdings.release(draft, held)
+
+    def _open(self, gang: Waiting, later: Draft, at: Timestamp) -> Draft:
+        self.first, self.at, self._later = gang.job.id, at, later
+        # The bound on waiting: from here on nothing new goes where the gang could, until it has started.
+        if self.snapshot.now - waiting_since(gang.job) >= self.policies.patience_seconds:
+            closed = np.zeros(len(self.snapshot.table), dtype=np.bool_)
+            for role in gang.demand.roles:
+                closed |= self.needs.of(role.shape).allowed
+            self._closed = closed
+        return later
+
+    def _refresh(self) -> None:
+        assert self._later is not None
+        both = self.now.draft.copy()
+        both.narrow(self._later)
+        self._both = Placer(both, self.needs, self.policies)
+
+    def _settle(self, seats: Seats, *, now: bool, later: bool) -> None:
+        """Book seats that one view has taken in the others, too."""
+        assert self._later is not None
+        assert self._both is not None
+        if now:
+            self.now.draft.take_all(seats.need, seats.rows, seats.counts)
+        if later:
+            self._later.take_all(seats.need, seats.rows, seats.counts)
+        both = self._both.draft
+        both.free[seats.rows] = self.now.draft.free[seats.rows]
+        both.shared[seats.rows] = self.now.draft.shared[seats.rows]
+        both.narrow(self._later, seats.rows)

@@ -1,0 +1,132 @@
+"""What is left over once everybody has their minimum: elastic gangs grow into it, and shrink when asked to."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+import numpy as np
+
+from gangline.model import JobId, NodeName, Phase, ReplicaId, ReplicaState, RoleName
+from gangline.scheduling.decision import Grow, Shrink
+from gangline.scheduling.holdings import Held, Waiting
+from gangline.scheduling.line import Line, Turn
+from gangline.scheduling.placement import Seats
+from gangline.scheduling.quota import QueueTree
+from gangline.scheduling.reservation import Floor
+from gangline.scheduling.shapes import Demand, RoleDemand
+from gangline.scheduling.snapshot import Snapshot
+from gangline.scheduling.table import GPU, Bools
+
+RESIZABLE_PHASES = frozenset({Phase.STARTING, Phase.DOWNLOADING, Phase.PROCESSING})
+"""A gang that is storing its results needs nobody new."""
+
+
+def scale_down(snapshot: Snapshot, busy: Collection[JobId]) -> Iterator[Shrink]:
+    """Take from every gang what it has beyond what its user wants, the highest indexes first."""
+    for job_id, gang in snapshot.held.items():
+        if job_id in busy or not _resizable(gang):
+            continue
+        removed = tuple(
+            ReplicaId(role.role, index)
+            for role in gang.demand.roles
+            for index in sorted(gang.role(role.role).indexes, reverse=True)[: _beyond(gang, role)]
+        )
+        if removed:
+            yield Shrink(job_id=job_id, removed=removed, beneficiary=None, reason="scaled down by its user")
+
+
+class Surplus:
+    """Hands out what is left, queue by queue as the line goes, to gangs that start now and to gangs that run."""
+
+    def __init__(self, floor: Floor, tree: QueueTree, started: Mapping[JobId, list[Seats]]) -> None:
+        self._floor = floor
+        self._tree = tree
+        self._snapshot = floor.snapshot
+        self._started = started
+
+    def hand_out(self, starting: Collection[Waiting], busy: Collection[JobId]) -> tuple[Grow, ...]:
+        """Extend the layouts of starting gangs in place; return how running ones grow."""
+        running = [
+            Waiting(job=gang.job, demand=gang.demand)
+            for job_id, gang in self._snapshot.held.items()
+            if job_id not in busy and self._short(gang)
+        ]
+        line = Line(self._tree, self._floor.policies, self._snapshot.now)
+        line.fill([*starting, *running])
+        grows = []
+        for turn in line:
+            if turn.gang.job.id in self._started:
+                self._complete(turn)
+            else:
+                added = self._grow(turn, self._snapshot.held[turn.gang.job.id])
+                if added:
+                    grows.append(Grow(job_id=turn.gang.job.id, added=added))
+            line.served(turn.leaf)
+        return tuple(grows)
+
+    def _short(self, gang: Held) -> bool:
+        """Whether a running gang has fewer replicas than it wants, and may have more."""
+        return (
+            _resizable(gang)
+            and any(role.wanted > len(_present(gang, role.role)) for role in gang.demand.roles)
+            and any(role.elastic for role in gang.job.spec.roles)
+            and gang.job.spec.queue in self._tree.branches
+        )
+
+    def _complete(self, turn: Turn) -> None:
+        """Bring a gang that starts now from its minimum towards what it wants."""
+        layout = self._started[turn.gang.job.id]
+        for role in turn.gang.demand.roles:
+            rows = np.concatenate([seats.rows for seats in layout]) if layout else np.zeros(0, dtype=np.int64)
+            layout.extend(self._extend(turn, role, role.wanted - role.least, rows.tolist()))
+
+    def _grow(self, turn: Turn, gang: Held) -> dict[ReplicaId, NodeName]:
+        added: dict[ReplicaId, NodeName] = {}
+        rows = [row for role in gang.roles for row in role.rows]
+        for role in turn.gang.demand.roles:
+            if not gang.job.spec.role(role.role).elastic:
+                continue
+            present = _present(gang, role.role)
+            free = (index for index in range(role.wanted) if index not in present)
+            for seats in self._extend(turn, role, role.wanted - len(present), rows):
+                for row in seats.each():
+                    added[ReplicaId(role.role, next(free))] = self._snapshot.table.names[row]
+        return added
+
+    def _extend(self, turn: Turn, role: RoleDemand, count: int, rows: list[int]) -> Iterator[Seats]:
+        """Seats for up to ``count`` more: beside the gang's own replicas first, then elsewhere."""
+        inside = self._inside(turn.gang.demand, rows)
+        beside = np.zeros(len(self._snapshot.table), dtype=np.bool_)
+        beside[rows] = True
+        for allowed in (beside if inside is None else beside & inside, inside):
+            need = self._floor.needs.of(role.shape)
+            count = min(count, self._tree.headroom(turn.leaf, need.row))
+            typed = self._tree.open_types(turn.leaf, int(need.row[GPU]))
+            mask = allowed if typed is None else typed if allowed is None else allowed & typed
+            seats = self._floor.extend(role, count, turn.gang.demand, mask) if count > 0 else None
+            if seats is not None:
+                self._tree.book_seats(turn.leaf, need.row, list(seats.each()))
+                count -= int(seats.counts.sum())
+                yield seats
+
+    def _inside(self, demand: Demand, rows: list[int]) -> Bools | None:
+        """A gang that must stay within one domain grows there or not at all."""
+        if demand.within is None or not demand.within_required or not rows:
+            return None
+        domains = self._snapshot.table.level(demand.within)
+        return np.asarray(domains.ids == domains.ids[rows[0]])
+
+
+def _resizable(gang: Held) -> bool:
+    return not gang.releasing and gang.job.phase in RESIZABLE_PHASES
+
+
+def _beyond(gang: Held, role: RoleDemand) -> int:
+    return max(len(gang.role(role.role).indexes) - role.wanted, 0)
+
+
+def _present(gang: Held, role: RoleName) -> frozenset[int]:
+    """Indexes that are taken. Only a lost replica leaves its index free: one that failed would fail again."""
+    return frozenset(
+        status.id.index
+        for status in gang.job.replicas
+        if status.id.role == role and status.state is not ReplicaState.LOST
+    )

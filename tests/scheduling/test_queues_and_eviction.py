@@ -1,0 +1,652 @@
+"""Shares, limits, who makes room, who may pass: the specification, one scenario a line or two."""
+
+import pytest
+
+from gangline.model import Phase, ReplicaState
+from gangline.scheduling import Constraint, Policies
+from gangline.scheduling.plugins.orders import LeastAttained, ShortestFirst
+from tests.scheduling.builders import Scenario, job, node, nodes, queue, role, running
+
+RESOURCES, MAKING_ROOM, LIMIT, SHARE, BEHIND = (
+    Constraint.RESOURCES,
+    Constraint.MAKING_ROOM,
+    Constraint.QUEUE_LIMIT,
+    Constraint.QUEUE_SHARE,
+    Constraint.RESERVATION,
+)
+A_B = [queue("a"), queue("b")]
+QUIET = Policies(preemption=False, reclaim=False, defragmentation=False)
+
+
+def fill(name: str, count: int, on: str, **more: object) -> list:
+    """``count`` running jobs of one GPU each on one node."""
+    return [running(job(f"{name}{i}", **more), {on: 1}) for i in range(count)]  # type: ignore[arg-type]
+
+
+QUEUES = [
+    Scenario("an unknown queue", nodes(1), [job("j", queue="c")], A_B, waits={"j": Constraint.UNKNOWN_QUEUE}),
+    Scenario("no queues configured: there is the default one", nodes(1), [job("j")], [], starts={"j": 1}),
+    Scenario(
+        "a queue with queues below it takes no jobs",
+        nodes(1),
+        [job("j", queue="a")],
+        [queue("a"), queue("b", parent="a")],
+        waits={"j": Constraint.NOT_A_LEAF},
+    ),
+    Scenario("a parent that does not exist", nodes(1), [job("j", queue="b")], [queue("b", parent="x")], starts={"j": 1}),
+    Scenario(
+        "parents in a circle",
+        nodes(1),
+        [job("j", queue="c")],
+        [queue("a", parent="b"), queue("b", parent="a"), queue("c", parent="a")],
+        starts={"j": 1},
+    ),
+    Scenario("a limit", nodes(1), [job("j", role(3), queue="a")], [queue("a", limit={"gpus": 2})], waits={"j": LIMIT}),
+    Scenario("up to the limit", nodes(1), [job("j", role(2), queue="a")], [queue("a", limit={"gpus": 2})], starts={"j": 2}),
+    Scenario(
+        "a limit counts what runs",
+        nodes(1),
+        [*fill("x", 2, "n0", queue="a"), job("j", queue="a")],
+        [queue("a", limit={"gpus": 2})],
+        waits={"j": LIMIT},
+    ),
+    Scenario(
+        "a limit counts what starts in the same cycle",
+        nodes(1),
+        [job("i", queue="a", age=9), job("j", queue="a")],
+        [queue("a", limit={"gpus": 1})],
+        starts={"i": 1},
+        waits={"j": LIMIT},
+    ),
+    Scenario("a limit on processors", nodes(1), [job("j", role(3), queue="a")], [queue("a", limit={"cpus": 2})], waits={"j": LIMIT}),
+    Scenario(
+        "a limit of the queue above",
+        nodes(1),
+        [job("j", role(3), queue="b")],
+        [queue("a", limit={"gpus": 2}), queue("b", parent="a")],
+        waits={"j": LIMIT},
+    ),
+    Scenario(
+        "a gang at its queue's limit does not hold up others",
+        nodes(1),
+        [job("j", role(3), queue="a", age=9), job("k", queue="b")],
+        [queue("a", limit={"gpus": 2}), queue("b")],
+        starts={"k": 1},
+        waits={"j": LIMIT},
+    ),
+    Scenario(
+        "a limit per GPU type closes the nodes of that type",
+        [node("n0", kind="h200"), node("n1")],
+        [job("j", role(4), queue="a", kinds=["h200", "a100"])],
+        [queue("a", limit={"extended": {"gpu_millis.h200": 2000}})],
+        starts={"j": {"n1": 4}},
+    ),
+    Scenario(
+        "a limit per GPU type that leaves nothing",
+        [node("n0", kind="h200")],
+        [job("j", role(4), queue="a")],
+        [queue("a", limit={"extended": {"gpu_millis.h200": 2000}})],
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "a queue that may not borrow stops at its own share",
+        nodes(1),
+        [job("j", role(5), queue="a")],
+        [queue("a", may_borrow=False), queue("b")],
+        waits={"j": SHARE},
+    ),
+    Scenario(
+        "a queue that may not borrow has its own share",
+        nodes(1),
+        [job("j", role(4), queue="a")],
+        [queue("a", may_borrow=False), queue("b")],
+        starts={"j": 4},
+    ),
+    Scenario(
+        "a queue that may not borrow has its guarantee",
+        nodes(1),
+        [job("j", role(6), queue="a")],
+        [queue("a", may_borrow=False, guarantee={"gpus": 6}), queue("b", weight=3)],
+        starts={"j": 6},
+    ),
+    Scenario("borrowing what nobody else asks for", nodes(1), [job("j", role(8), queue="a")], A_B, starts={"j": 8}),
+    Scenario(
+        "the smaller share first",
+        nodes(1),
+        [*fill("x", 4, "n0", queue="a"), job("ja", role(3), queue="a", age=9), job("jb", role(3), queue="b")],
+        A_B,
+        QUIET,
+        starts={"jb": 3},
+        waits={"ja": RESOURCES},
+    ),
+    Scenario(
+        "taking turns",
+        nodes(1, gpus=4),
+        [*(job(f"a{i}", queue="a", age=9) for i in range(4)), *(job(f"b{i}", queue="b") for i in range(4))],
+        A_B,
+        starts={"a0": 1, "a1": 1, "b0": 1, "b1": 1},
+        waits={"a2": RESOURCES, "a3": RESOURCES, "b2": RESOURCES, "b3": RESOURCES},
+    ),
+    Scenario(
+        "weights",
+        nodes(1, gpus=4),
+        [*(job(f"a{i}", queue="a") for i in range(4)), *(job(f"b{i}", queue="b") for i in range(4))],
+        [queue("a", weight=3), queue("b")],
+        starts={"a0": 1, "a1": 1, "a2": 1, "b0": 1},
+        waits={"a3": RESOURCES, "b1": RESOURCES, "b2": RESOURCES, "b3": RESOURCES},
+    ),
+    Scenario(
+        "the dominant share, not the GPU share",
+        nodes(1, gpus=8, cpus=16),
+        [running(job("x", role(1, gpus=0, cpus=12), queue="a"), {"n0": 1}), running(job("y", role(2), queue="b"), {"n0": 2}), job("ja", role(1, cpus=2), queue="a", age=9), job("jb", role(1, cpus=2), queue="b")],
+        A_B,
+        QUIET,
+        starts={"jb": 1},
+        waits={"ja": RESOURCES},
+    ),
+    Scenario(
+        "a queue below its guarantee goes first",
+        nodes(1, gpus=4),
+        [*fill("x", 1, "n0", queue="b"), job("ja", role(3), queue="a", age=9), job("jb", role(3), queue="b")],
+        [queue("a"), queue("b", guarantee={"gpus": 4})],
+        QUIET,
+        starts={"jb": 3},
+        waits={"ja": RESOURCES},
+    ),
+    Scenario(
+        "shares at every level",
+        nodes(1, gpus=4),
+        [*(job(f"a{i}", queue="a1") for i in range(3)), *(job(f"b{i}", queue="a2") for i in range(3)), *(job(f"c{i}", queue="c") for i in range(3))],
+        [queue("a"), queue("a1", parent="a"), queue("a2", parent="a"), queue("c")],
+        starts={"a0": 1, "b0": 1, "c0": 1, "c1": 1},
+        waits={"a1": RESOURCES, "a2": RESOURCES, "b1": RESOURCES, "b2": RESOURCES, "c2": RESOURCES},
+    ),
+]
+
+PREEMPTION = [
+    Scenario(
+        "a more important gang stops a less important one of its queue",
+        nodes(1),
+        [running(job("x", role(8), priority=10), {"n0": 8}), job("j", role(8))],
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "equal importance stops nobody",
+        nodes(1),
+        [running(job("x", role(8)), {"n0": 8}), job("j", role(8))],
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "a gang that may not be stopped",
+        nodes(1),
+        [running(job("x", role(8), priority=10, preemptible=False), {"n0": 8}), job("j", role(8))],
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "a gang that has only just started",
+        nodes(1),
+        [running(job("x", role(8), priority=10), {"n0": 8}, since=30), job("j", role(8))],
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "nobody is stopped when that would not be enough",
+        nodes(2),
+        [running(job("x", role(8), priority=10), {"n0": 8}), running(job("y", role(8)), {"n1": 8}), job("j", role(16))],
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "nobody is stopped on nodes that do not help",
+        [node("n0", kind="h200"), node("n1")],
+        [running(job("x", role(8), priority=10), {"n0": 8}), running(job("y", role(8)), {"n1": 8}), job("j", role(8), kinds=["a100"])],
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "no more than needed",
+        nodes(1),
+        [*fill("x", 8, "n0", priority=10), job("j", role(2))],
+        waits={"j": MAKING_ROOM},
+        evicts={"x0": "j", "x1": "j"},
+    ),
+    Scenario(
+        "what is free already is used first",
+        nodes(1),
+        [*fill("x", 7, "n0", priority=10), job("j", role(2))],
+        waits={"j": MAKING_ROOM},
+        evicts={"x0": "j"},
+    ),
+    Scenario(
+        "the least important first",
+        nodes(1, gpus=2),
+        [running(job("x", priority=20), {"n0": 1}), running(job("y", priority=10), {"n0": 1}), job("j")],
+        waits={"j": MAKING_ROOM},
+        evicts={"y": "j"},
+    ),
+    Scenario(
+        "the least work lost first",
+        nodes(1, gpus=2),
+        [running(job("x", priority=10), {"n0": 1}, since=500), running(job("y", priority=10), {"n0": 1}, since=900), job("j")],
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "one large cheap gang rather than a node of dear ones",
+        nodes(2),
+        [running(job("x", role(8), priority=10), {"n0": 8}, since=100), *fill("y", 8, "n1", priority=10), job("j", role(8, gpus=1), within="node")],
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "a gang is stopped whole, wherever its replicas are",
+        nodes(2),
+        [running(job("x", role(16), priority=10), {"n0": 8, "n1": 8}), job("j", role(1))],
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "a node is emptied rather than a little everywhere",
+        nodes(2, gpus=2),
+        [*fill("x", 2, "n0", priority=10), *fill("y", 2, "n1", priority=10), job("j", role(1, gpus=2))],
+        waits={"j": MAKING_ROOM},
+        evicts={"x0": "j", "x1": "j"},
+    ),
+    Scenario(
+        "two waiting gangs never stop the same victim",
+        nodes(1, gpus=2),
+        [*fill("x", 2, "n0", priority=10), job("j", age=9), job("k")],
+        waits={"j": MAKING_ROOM, "k": MAKING_ROOM},
+        evicts={"x0": "j", "x1": "k"},
+    ),
+    Scenario(
+        "nobody more is stopped while others are on their way out",
+        nodes(1, gpus=2),
+        [running(job("x", priority=10), {"n0": 1}, phase=Phase.HALTING), *fill("y", 1, "n0", priority=10), job("j")],
+        waits={"j": MAKING_ROOM},
+    ),
+    Scenario(
+        "preemption can be switched off",
+        nodes(1),
+        [running(job("x", role(8), priority=10), {"n0": 8}), job("j", role(8))],
+        policies=QUIET,
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "inside a queue that is at its limit",
+        nodes(1),
+        [*fill("x", 2, "n0", queue="a", priority=10), job("j", queue="a")],
+        [queue("a", limit={"gpus": 2})],
+        waits={"j": MAKING_ROOM},
+        evicts={"x0": "j"},
+    ),
+    Scenario(
+        "a queue at its limit whose gangs are as important",
+        nodes(1),
+        [*fill("x", 2, "n0", queue="a"), job("j", queue="a")],
+        [queue("a", limit={"gpus": 2})],
+        waits={"j": LIMIT},
+    ),
+    Scenario(
+        "a queue at its limit waits for what is on its way out",
+        nodes(1),
+        [running(job("x", queue="a"), {"n0": 1}, phase=Phase.HALTING), job("j", queue="a")],
+        [queue("a", limit={"gpus": 1})],
+        waits={"j": MAKING_ROOM},
+    ),
+    Scenario(
+        "room for a gang of two shapes",
+        nodes(1, gpus=4, cpus=8),
+        [running(job("x", role(4), priority=10), {"n0": 4}), job("j", role(1, name="ps", gpus=0, cpus=5), role(1, gpus=2))],
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "parts of a GPU are freed, too",
+        nodes(1, gpus=1),
+        [running(job("x", role(2, gpus=0.5), priority=10), {"n0": 2}), job("j", role(1, gpus=0.6))],
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "who has had little may stop who has had much",
+        nodes(1),
+        [running(job("x", role(8)), {"n0": 8}, since=9000), job("j", role(8))],
+        policies=Policies(job_order=LeastAttained()),
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+]
+
+RECLAIM = [
+    Scenario(
+        "a queue takes back what it deserves",
+        nodes(1),
+        [*fill("x", 8, "n0", queue="a"), job("j", role(4), queue="b")],
+        A_B,
+        waits={"j": MAKING_ROOM},
+        evicts={"x0": "j", "x1": "j", "x2": "j", "x3": "j"},
+    ),
+    Scenario(
+        "but not more than it deserves",
+        nodes(1),
+        [*fill("x", 8, "n0", queue="a"), job("j", role(5), queue="b"), job("k", role(1), queue="a")],
+        A_B,
+        waits={"j": RESOURCES, "k": RESOURCES},
+    ),
+    Scenario(
+        "a queue at its share gives nothing",
+        nodes(1),
+        [*fill("x", 4, "n0", queue="a"), *fill("y", 4, "n0", queue="b"), job("j", queue="b"), job("k", queue="a")],
+        A_B,
+        waits={"j": RESOURCES, "k": RESOURCES},
+    ),
+    Scenario(
+        "a gang that is too large to go without hurting its queue stays",
+        nodes(1),
+        [running(job("x", role(8), queue="a"), {"n0": 8}), job("j", role(4), queue="b")],
+        A_B,
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "a guarantee is never reclaimed",
+        nodes(1),
+        [*fill("x", 8, "n0", queue="a"), job("j", role(4), queue="b")],
+        [queue("a", guarantee={"gpus": 8}), queue("b")],
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "down to the guarantee",
+        nodes(1),
+        [*fill("x", 8, "n0", queue="a"), job("j", role(2), queue="b")],
+        [queue("a", guarantee={"gpus": 6}), queue("b", guarantee={"gpus": 2})],
+        waits={"j": MAKING_ROOM},
+        evicts={"x0": "j", "x1": "j"},
+    ),
+    Scenario(
+        "importance does not protect what is borrowed",
+        nodes(1),
+        [*fill("x", 8, "n0", queue="a", priority=99), job("j", role(1), queue="b", priority=1)],
+        A_B,
+        waits={"j": MAKING_ROOM},
+        evicts={"x0": "j"},
+    ),
+    Scenario(
+        "reclaim can be switched off",
+        nodes(1),
+        [*fill("x", 8, "n0", queue="a"), job("j", role(4), queue="b")],
+        A_B,
+        Policies(reclaim=False),
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "between branches of the tree",
+        nodes(1),
+        [*fill("x", 8, "n0", queue="a1"), job("j", role(4), queue="b1")],
+        [queue("a"), queue("a1", parent="a"), queue("b"), queue("b1", parent="b")],
+        waits={"j": MAKING_ROOM},
+        evicts={"x0": "j", "x1": "j", "x2": "j", "x3": "j"},
+    ),
+    Scenario(
+        "between siblings deep in the tree",
+        nodes(1),
+        [*fill("x", 8, "n0", queue="a1"), job("j", role(4), queue="a2")],
+        [queue("a"), queue("a1", parent="a"), queue("a2", parent="a")],
+        waits={"j": MAKING_ROOM},
+        evicts={"x0": "j", "x1": "j", "x2": "j", "x3": "j"},
+    ),
+    Scenario(
+        "what is on its way out is not counted twice",
+        nodes(1),
+        [
+            *(running(job(f"h{i}", queue="a"), {"n0": 1}, phase=Phase.HALTING) for i in range(4)),
+            *fill("x", 4, "n0", queue="a"),
+            job("j", role(4), queue="b", age=9),
+            job("k", role(1), queue="b"),
+        ],
+        A_B,
+        waits={"j": MAKING_ROOM, "k": RESOURCES},
+    ),
+]
+
+DEFRAGMENTATION = [
+    Scenario(
+        "a small gang moves so that a large one fits",
+        nodes(2, gpus=2),
+        [running(job("x"), {"n0": 1}), running(job("y"), {"n1": 1}), job("j", role(1, gpus=2))],
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "nobody moves who would find no place",
+        nodes(2, gpus=2),
+        [*fill("x", 2, "n0"), *fill("y", 1, "n1"), job("j", role(1, gpus=2))],
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "nobody more important moves",
+        nodes(2, gpus=2),
+        [running(job("x", priority=60), {"n0": 1}), running(job("y", priority=60), {"n1": 1}), job("j", role(1, gpus=2))],
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "moving can be switched off",
+        nodes(2, gpus=2),
+        [running(job("x"), {"n0": 1}), running(job("y"), {"n1": 1}), job("j", role(1, gpus=2))],
+        policies=Policies(defragmentation=False),
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "a gang that may not be stopped does not move either",
+        nodes(2, gpus=2),
+        [running(job("x", preemptible=False), {"n0": 1}), running(job("y", preemptible=False), {"n1": 1}), job("j", role(1, gpus=2))],
+        waits={"j": RESOURCES},
+    ),
+]
+
+ELASTIC = [
+    Scenario("starts with what it wants", nodes(1), [job("e", role(4, minimum=1, maximum=8))], starts={"e": 4}),
+    Scenario("starts with its minimum", nodes(1, gpus=2), [job("e", role(4, minimum=2))], starts={"e": 2}),
+    Scenario("starts with as many as fit", nodes(1, gpus=3), [job("e", role(4, minimum=2))], starts={"e": 3}),
+    Scenario("not below its minimum", nodes(1, gpus=2), [job("e", role(4, minimum=3))], waits={"e": Constraint.TOO_LARGE}),
+    Scenario(
+        "others' minimum before one's surplus",
+        nodes(1, gpus=4),
+        [job("e", role(4, minimum=1), age=9), job("j", role(2))],
+        starts={"e": 2, "j": 2},
+    ),
+    Scenario(
+        "a running gang grows when there is room",
+        nodes(1, gpus=4),
+        [running(job("e", role(4, minimum=1)), {"n0": 2})],
+        grows={"e": ["worker-2", "worker-3"]},
+    ),
+    Scenario(
+        "a gang grows beside itself first",
+        nodes(2),
+        [running(job("e", role(4, minimum=1)), {"n1": 2})],
+        grows={"e": {"n1": 2}},
+    ),
+    Scenario(
+        "a gang does not grow past what it wants",
+        nodes(1),
+        [running(job("e", role(2, minimum=1, maximum=8)), {"n0": 2})],
+    ),
+    Scenario(
+        "a gang grows to what its user asks",
+        nodes(1),
+        [running(job("e", role(2, minimum=1, maximum=8), scale={"worker": 5}), {"n0": 2})],
+        grows={"e": {"n0": 3}},
+    ),
+    Scenario(
+        "a gang shrinks to what its user asks, highest first",
+        nodes(1),
+        [running(job("e", role(4, minimum=1), scale={"worker": 2}), {"n0": 4})],
+        shrinks={"e": ["worker-3", "worker-2"]},
+    ),
+    Scenario(
+        "what a user asks is bounded by minimum and maximum",
+        nodes(1),
+        [running(job("e", role(4, minimum=3), scale={"worker": 1}), {"n0": 4})],
+        shrinks={"e": ["worker-3"]},
+    ),
+    Scenario(
+        "a lost replica is replaced",
+        nodes(1),
+        [running(job("e", role(3, minimum=1)), {"n0": 3}, states={1: ReplicaState.LOST})],
+        grows={"e": ["worker-1"]},
+    ),
+    Scenario(
+        "a failed replica is not",
+        nodes(1),
+        [running(job("e", role(3, minimum=1)), {"n0": 3}, states={1: ReplicaState.FAILED})],
+    ),
+    Scenario(
+        "a rigid gang never grows",
+        nodes(1),
+        [running(job("e", role(3)), {"n0": 3}, states={1: ReplicaState.LOST})],
+    ),
+    Scenario(
+        "a gang that stores its results does not grow",
+        nodes(1),
+        [running(job("e", role(4, minimum=1)), {"n0": 2}, phase=Phase.STORING)],
+    ),
+    Scenario(
+        "growth stays within the rack",
+        nodes(4, racks=2, gpus=2),
+        [running(job("e", role(6, minimum=1), within="rack"), {"n0": 1})],
+        grows={"e": {"n0": 1, "n1": 2}},
+    ),
+    Scenario(
+        "growth stops at the queue's limit",
+        nodes(1),
+        [running(job("e", role(6, minimum=1), queue="a"), {"n0": 1})],
+        [queue("a", limit={"gpus": 3})],
+        grows={"e": {"n0": 2}},
+    ),
+    Scenario(
+        "surplus is given up before anybody is stopped",
+        nodes(1, gpus=4),
+        [running(job("e", role(3, minimum=1)), {"n0": 3}), running(job("x", priority=10), {"n0": 1}), job("j", role(2))],
+        waits={"j": MAKING_ROOM},
+        shrinks={"e": ["worker-1", "worker-2"]},
+    ),
+    Scenario(
+        "surplus of a more important gang stays",
+        nodes(1, gpus=3),
+        [running(job("e", role(3, minimum=1), priority=60), {"n0": 3}), job("j", role(2))],
+        waits={"j": RESOURCES},
+    ),
+    Scenario(
+        "surplus is given up even by a gang that has only just started",
+        nodes(1, gpus=3),
+        [running(job("e", role(3, minimum=1)), {"n0": 3}, since=1), job("j", role(2))],
+        waits={"j": MAKING_ROOM},
+        shrinks={"e": ["worker-1", "worker-2"]},
+    ),
+    Scenario(
+        "a gang that would fall under its minimum is stopped whole",
+        nodes(1, gpus=3),
+        [running(job("e", role(3, minimum=2), priority=10), {"n0": 3}), job("j", role(2))],
+        waits={"j": MAKING_ROOM},
+        evicts={"e": "j"},
+    ),
+    Scenario(
+        "a gang with a role it can do without",
+        nodes(1, gpus=1),
+        [job("e", role(1), role(2, name="evaluator", minimum=0))],
+        starts={"e": 1},
+    ),
+    Scenario(
+        "surplus does not take the place of the first in line",
+        nodes(1, gpus=4),
+        [running(job("x", role(2), expected_seconds=4000), {"n0": 2}), running(job("e", role(3, minimum=1), priority=60), {"n0": 1}), job("j", role(3))],
+        waits={"j": RESOURCES},
+    ),
+]
+
+BACKFILL = [
+    Scenario(
+        "a short job passes when it ends in time",
+        nodes(1),
+        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(8), age=9), job("short", role(4), expected_seconds=600)],
+        starts={"short": 4},
+        waits={"first": RESOURCES},
+    ),
+    Scenario(
+        "a long job does not pass",
+        nodes(1),
+        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(8), age=9), job("long", role(4), expected_seconds=9000)],
+        waits={"first": RESOURCES, "long": BEHIND},
+    ),
+    Scenario(
+        "a job of unknown length does not pass",
+        nodes(1),
+        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(8), age=9), job("unknown", role(4))],
+        waits={"first": RESOURCES, "unknown": BEHIND},
+    ),
+    Scenario(
+        "a deadline is a promise, too",
+        nodes(1),
+        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(8), age=9), job("short", role(4), deadline_seconds=600)],
+        starts={"short": 4},
+        waits={"first": RESOURCES},
+    ),
+    Scenario(
+        "a long job passes beside the reserved place",
+        nodes(2),
+        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), running(job("y", role(2)), {"n1": 2}), job("first", role(8), within="node", age=9), job("long", role(4))],
+        starts={"long": {"n1": 4}},
+        waits={"first": Constraint.TOPOLOGY},
+    ),
+    Scenario(
+        "what can never start holds nobody up",
+        nodes(1),
+        [job("huge", role(9), age=9), job("j", role(8))],
+        starts={"j": 8},
+        waits={"huge": Constraint.TOO_LARGE},
+    ),
+    Scenario(
+        "without reservations everybody passes",
+        nodes(1),
+        [running(job("x", role(4)), {"n0": 4}), job("first", role(8), age=9), job("j", role(4))],
+        policies=Policies(reservation=False),
+        starts={"j": 4},
+        waits={"first": RESOURCES},
+    ),
+    Scenario(
+        "when patience is over nobody passes",
+        nodes(2),
+        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(16), age=30_000), job("short", role(4), expected_seconds=60)],
+        waits={"first": RESOURCES, "short": BEHIND},
+    ),
+    Scenario(
+        "except where the first in line cannot go anyway",
+        [node("n0"), node("n1", kind="h200")],
+        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(8), kinds=["a100"], age=30_000), job("j", role(4), kinds=["h200"])],
+        starts={"j": {"n1": 4}},
+        waits={"first": RESOURCES},
+    ),
+    Scenario(
+        "the place of a gang for which others are stopped is kept",
+        nodes(1),
+        [running(job("x", role(4), priority=10), {"n0": 4}), job("first", role(8), age=9), job("j", role(4), priority=20)],
+        waits={"first": MAKING_ROOM, "j": BEHIND},
+        evicts={"x": "first"},
+    ),
+    Scenario(
+        "the shortest first, if so wished",
+        nodes(1),
+        [job("long", role(8), age=9, expected_seconds=900), job("short", role(8), expected_seconds=60), job("unknown", role(8), age=99)],
+        policies=Policies(job_order=ShortestFirst()),
+        starts={"short": 8},
+        waits={"long": RESOURCES, "unknown": RESOURCES},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [*QUEUES, *PREEMPTION, *RECLAIM, *DEFRAGMENTATION, *ELASTIC, *BACKFILL],
+    ids=lambda scenario: scenario.id,
+)
+def test_sharing(scenario: Scenario) -> None:
+    scenario.check()
