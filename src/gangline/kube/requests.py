@@ -1,0 +1,273 @@
+"""What would be sent to the API server, as values: built here, sent by ``transport``.
+
+Everything is pure, so that a dry run is printing and a test is comparing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from gangline.kube.objects import AnyObject, Object
+from gangline.kube.resources import PODS, Resource
+
+Body = Mapping[str, Any] | Object
+"""An object to send: plain JSON, or one of our structs."""
+
+_IDEMPOTENT_METHODS = frozenset({"GET", "PUT", "PATCH", "DELETE"})
+
+
+class Propagation(StrEnum):
+    """What a deletion does to what the object owns."""
+
+    FOREGROUND = "Foreground"
+    BACKGROUND = "Background"
+    ORPHAN = "Orphan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request, ready to be sent."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    content_type: str = "application/json"
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether sending it twice does no more than sending it once."""
+        return self.method in _IDEMPOTENT_METHODS
+
+
+def _query(**values: str | int | bool | None) -> tuple[tuple[str, str], ...]:
+    """Keep what is set; Kubernetes spells booleans in lower case."""
+    return tuple(
+        (name, str(value).lower() if isinstance(value, bool) else str(value))
+        for name, value in values.items()
+        if value is not None and value is not False and value != ""
+    )
+
+
+def selector(requirements: Mapping[str, str] | str | None) -> str | None:
+    """Spell a label or field selector; a string passes through for the operators a mapping cannot say."""
+    if requirements is None or isinstance(requirements, str):
+        return requirements
+    return ",".join(f"{key}={value}" for key, value in sorted(requirements.items()))
+
+
+def body_of(resource: Resource[AnyObject], body: Body) -> dict[str, Any]:
+    """Return the object as plain JSON, with the kind it must name."""
+    plain = dict(body) if isinstance(body, Mapping) else msgspec.to_builtins(body)
+    return {**plain, "apiVersion": resource.api_version, "kind": resource.kind}
+
+
+def named_by(body: Body) -> tuple[str | None, str | None]:
+    """Read namespace and name out of an object that is about to be sent."""
+    metadata = body.get("metadata") if isinstance(body, Mapping) else body.metadata
+    if isinstance(metadata, Mapping):
+        return metadata.get("namespace"), metadata.get("name")
+    return (metadata.namespace or None, metadata.name or None) if metadata is not None else (None, None)
+
+
+def read(resource: Resource[AnyObject], name: str, *, namespace: str | None, subresource: str | None = None) -> Request:
+    """Read one object."""
+    return Request(method="GET", path=resource.path(namespace=namespace, name=name, subresource=subresource))
+
+
+def list_page(
+    resource: Resource[AnyObject],
+    *,
+    namespace: str | None,
+    labels: str | None,
+    fields: str | None,
+    limit: int | None,
+    continue_token: str = "",
+) -> Request:
+    """Read one page of a collection."""
+    query = _query(labelSelector=labels, fieldSelector=fields, limit=limit)
+    if continue_token:
+        query += (("continue", continue_token),)
+    return Request(method="GET", path=resource.path(namespace=namespace), query=query)
+
+
+def watch(
+    resource: Resource[AnyObject],
+    *,
+    namespace: str | None,
+    labels: str | None,
+    fields: str | None,
+    resource_version: str,
+    timeout_seconds: int,
+) -> Request:
+    """Follow a collection from a version on, with bookmarks so that a quiet watch stays resumable."""
+    query = _query(
+        watch=True,
+        allowWatchBookmarks=True,
+        resourceVersion=resource_version,
+        timeoutSeconds=timeout_seconds,
+        labelSelector=labels,
+        fieldSelector=fields,
+    )
+    return Request(method="GET", path=resource.path(namespace=namespace), query=query)
+
+
+def create(
+    resource: Resource[AnyObject],
+    body: Body,
+    *,
+    namespace: str | None,
+    name: str | None = None,
+    subresource: str | None = None,
+    field_manager: str | None = None,
+    dry_run: bool = False,
+) -> Request:
+    """Create an object, or post to a subresource of one (``name`` and ``subresource`` set)."""
+    return Request(
+        method="POST",
+        path=resource.path(namespace=namespace, name=name, subresource=subresource),
+        query=_query(fieldManager=field_manager, dryRun="All" if dry_run else None),
+        # A subresource takes an object of its own kind (Binding, Eviction), which only the caller knows.
+        body=msgspec.json.encode(body if subresource else body_of(resource, body)),
+    )
+
+
+def replace(
+    resource: Resource[AnyObject],
+    body: Body,
+    *,
+    namespace: str | None,
+    name: str,
+    subresource: str | None = None,
+    field_manager: str | None = None,
+    dry_run: bool = False,
+) -> Request:
+    """Replace an object whole; refused as a conflict unless its ``resourceVersion`` is still the newest."""
+    return Request(
+        method="PUT",
+        path=resource.path(namespace=namespace, name=name, subresource=subresource),
+        query=_query(fieldManager=field_manager, dryRun="All" if dry_run else None),
+        body=msgspec.json.encode(body_of(resource, body)),
+    )
+
+
+def apply(
+    resource: Resource[AnyObject],
+    body: Body,
+    *,
+    namespace: str | None,
+    name: str,
+    field_manager: str,
+    force: bool = False,
+    subresource: str | None = None,
+    dry_run: bool = False,
+) -> Request:
+    """Server-side apply: own the fields named in the body, create the object if it is missing."""
+    return Request(
+        method="PATCH",
+        path=resource.path(namespace=namespace, name=name, subresource=subresource),
+        query=_query(fieldManager=field_manager, force=force, dryRun="All" if dry_run else None),
+        body=msgspec.json.encode(body_of(resource, body)),
+        content_type="application/apply-patch+yaml",
+    )
+
+
+def merge_patch(
+    resource: Resource[AnyObject],
+    name: str,
+    patch: Mapping[str, Any],
+    *,
+    namespace: str | None,
+    subresource: str | None = None,
+    field_manager: str | None = None,
+    dry_run: bool = False,
+) -> Request:
+    """Merge a patch into an object: ``None`` removes a field, lists are replaced whole."""
+    return Request(
+        method="PATCH",
+        path=resource.path(namespace=namespace, name=name, subresource=subresource),
+        query=_query(fieldManager=field_manager, dryRun="All" if dry_run else None),
+        body=msgspec.json.encode(patch),
+        content_type="application/merge-patch+json",
+    )
+
+
+def delete(
+    resource: Resource[AnyObject],
+    name: str | None,
+    *,
+    namespace: str | None,
+    labels: str | None = None,
+    uid: str | None = None,
+    resource_version: str | None = None,
+    propagation: Propagation | None = None,
+    grace_seconds: int | None = None,
+) -> Request:
+    """Delete one object, or with ``name=None`` every object the labels select."""
+    preconditions = {
+        key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value is not None
+    }
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if preconditions:
+        options["preconditions"] = preconditions
+    if propagation is not None:
+        options["propagationPolicy"] = propagation.value
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    return Request(
+        method="DELETE",
+        path=resource.path(namespace=namespace, name=name),
+        query=_query(labelSelector=labels),
+        body=msgspec.json.encode(options),
+    )
+
+
+def bind(name: str, *, namespace: str | None, node: str, uid: str | None = None) -> Request:
+    """Give a pod its node; with ``uid`` only if it is still the same pod."""
+    metadata = {"name": name} if uid is None else {"name": name, "uid": uid}
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    return create(PODS, body, namespace=namespace, name=name, subresource="binding")
+
+
+def logs(
+    name: str,
+    *,
+    namespace: str | None,
+    container: str | None = None,
+    follow: bool = False,
+    previous: bool = False,
+    timestamps: bool = False,
+    tail_lines: int | None = None,
+    since_seconds: int | None = None,
+    limit_bytes: int | None = None,
+) -> Request:
+    """Read what a container wrote."""
+    query = _query(
+        container=container,
+        follow=follow,
+        previous=previous,
+        timestamps=timestamps,
+        tailLines=tail_lines,
+        sinceSeconds=since_seconds,
+        limitBytes=limit_bytes,
+    )
+    return Request(method="GET", path=PODS.path(namespace=namespace, name=name, subresource="log"), query=query)
+
+
+def execute(
+    name: str, command: tuple[str, ...], *, namespace: str | None, container: str | None, stdin: bool
+) -> Request:
+    """Run a command inside a container; sent as a web socket."""
+    query = tuple(("command", word) for word in command)
+    query += _query(container=container, stdin=stdin, stdout=True, stderr=True)
+    return Request(method="GET", path=PODS.path(namespace=namespace, name=name, subresource="exec"), query=query)
+
+
+def port_forward(name: str, port: int, *, namespace: str | None) -> Request:
+    """Reach one port of a pod; sent as a web socket."""
+    path = PODS.path(namespace=namespace, name=name, subresource="portforward")
+    return Request(method="GET", path=path, query=(("ports", str(port)),))

@@ -1,0 +1,152 @@
+"""What runs over a web socket to a pod: commands and forwarded ports.
+
+Both use Kubernetes' channel protocol: every message begins with one byte that says which stream it belongs to.
+``KubeClient`` opens the sockets; nothing here knows addresses or credentials.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+import msgspec
+
+from gangline.kube.errors import KubeError, StreamError
+
+WebSocket = aiohttp.ClientWebSocketResponse[bool]
+EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+PORT_FORWARD_PROTOCOLS = ("v4.channel.k8s.io",)
+
+_STDIN, _STDOUT, _STDERR, _RESULT = range(4)
+_CLOSE = 255
+_CHUNK = 32 * 1024
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecResult:
+    """How a command ended and what it wrote."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+class _Cause(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+
+
+class _Details(msgspec.Struct):
+    causes: list[_Cause] = []
+
+
+class _Outcome(msgspec.Struct):
+    status: str = ""
+    message: str = ""
+    details: _Details = msgspec.field(default_factory=_Details)
+
+
+async def run_command(socket: WebSocket, *, stdin: bytes | None) -> ExecResult:
+    """Feed a command its input, collect what it writes, and wait for its end."""
+    if stdin is not None:
+        await _feed(socket, stdin)
+    written: dict[int, list[bytes]] = {_STDOUT: [], _STDERR: [], _RESULT: []}
+    async for message in socket:
+        if message.type is aiohttp.WSMsgType.BINARY and message.data and message.data[0] in written:
+            written[message.data[0]].append(message.data[1:])
+    if not written[_RESULT]:
+        raise StreamError("the connection was cut before the command ended")
+    return ExecResult(
+        exit_code=_exit_code(b"".join(written[_RESULT])),
+        stdout=b"".join(written[_STDOUT]),
+        stderr=b"".join(written[_STDERR]),
+    )
+
+
+async def _feed(socket: WebSocket, stdin: bytes) -> None:
+    if socket.protocol != EXEC_PROTOCOLS[0]:
+        raise StreamError("this server cannot end a command's input; it is older than Kubernetes 1.30")
+    for start in range(0, len(stdin), _CHUNK):
+        await socket.send_bytes(bytes([_STDIN]) + stdin[start : start + _CHUNK])
+    await socket.send_bytes(bytes([_CLOSE, _STDIN]))
+
+
+def _exit_code(status: bytes) -> int:
+    """Read the exit code from the status that ends a command; raises if it never ran."""
+    outcome = msgspec.json.decode(status, type=_Outcome)
+    if outcome.status == "Success":
+        return 0
+    for cause in outcome.details.causes:
+        if cause.reason == "ExitCode":
+            return int(cause.message)
+    raise StreamError(outcome.message or "the command could not be run")
+
+
+OpenSocket = Callable[[], AbstractAsyncContextManager[WebSocket]]
+
+
+@asynccontextmanager
+async def listen(open_socket: OpenSocket, *, host: str, port: int) -> AsyncIterator[int]:
+    """Listen on this machine and carry every connection to the pod over a web socket of its own; yields the port."""
+    carrying: set[asyncio.Task[None]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        carrying.add(task)
+        try:
+            async with open_socket() as socket:
+                await _carry(socket, reader, writer)
+        except (KubeError, OSError) as error:
+            _log.warning("forwarded connection ended: %s", error)
+        finally:
+            carrying.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):  # the other side may be gone already; there is nobody left to tell
+                await writer.wait_closed()
+
+    server = await asyncio.start_server(accept, host, port)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tuple(carrying):
+            task.cancel()
+        await asyncio.gather(*carrying, return_exceptions=True)
+        await server.wait_closed()
+
+
+async def _carry(socket: WebSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Carry bytes both ways until the pod's side ends, or ours does and its answer has been read."""
+    outward = asyncio.create_task(_outward(socket, reader))
+    try:
+        await _inward(socket, writer)
+    finally:
+        outward.cancel()
+        await asyncio.gather(outward, return_exceptions=True)
+
+
+async def _outward(socket: WebSocket, reader: asyncio.StreamReader) -> None:
+    while data := await reader.read(_CHUNK):
+        await socket.send_bytes(b"\x00" + data)
+    # The protocol cannot half-close, so the end of our side ends the connection.
+    await socket.close()
+
+
+async def _inward(socket: WebSocket, writer: asyncio.StreamWriter) -> None:
+    greeted = set()
+    async for message in socket:
+        if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+            continue
+        channel, data = message.data[0], message.data[1:]
+        if channel not in greeted:
+            greeted.add(channel)  # the first message of each channel repeats the port number
+            continue
+        if channel == 1:
+            raise StreamError(data.decode(errors="replace"))
+        writer.write(data)
+        await writer.drain()

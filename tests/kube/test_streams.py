@@ -1,0 +1,124 @@
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from aiohttp import WSMsgType, web
+
+from gangline.kube import KubeClient, StreamError
+
+from .scripted_server import ScriptedServer
+
+EXEC = "/api/v1/namespaces/default/pods/p/exec"
+FORWARD = "/api/v1/namespaces/default/pods/p/portforward"
+SUCCESS: dict[str, Any] = {"status": "Success"}
+
+
+def exited(code: int) -> dict[str, Any]:
+    causes = [{"reason": "ExitCode", "message": str(code)}]
+    return {"status": "Failure", "reason": "NonZeroExitCode", "message": "exited", "details": {"causes": causes}}
+
+
+def command(script: ScriptedServer, *messages: bytes, status: dict[str, Any] | None, protocol: str = "v5") -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse(protocols=[f"{protocol}.channel.k8s.io"])
+        await socket.prepare(request)
+        if request.query.get("stdin"):
+            given = b""
+            async for message in socket:
+                if message.data == b"\xff\x00":
+                    break
+                given += message.data[1:]
+            await socket.send_bytes(b"\x01" + given.upper())
+        for message in messages:
+            await socket.send_bytes(message)
+        if status is not None:
+            await socket.send_bytes(b"\x03" + json.dumps(status).encode())
+        await socket.close()
+        return socket
+
+    script.handle("GET", EXEC, handle)
+
+
+async def test_command_streams_are_told_apart(script: ScriptedServer, client: KubeClient) -> None:
+    command(script, b"\x01", b"\x01out", b"\x02err", b"\x01put", status=exited(3))
+    result = await client.execute("p", ["sh", "-c", "exit 3"], container="c")
+    assert (result.exit_code, result.stdout, result.stderr) == (3, b"output", b"err")
+    assert script.requests[0].query.getall("command") == ["sh", "-c", "exit 3"]
+    assert script.requests[0].query["container"] == "c"
+
+
+async def test_command_reads_its_input_to_the_end(script: ScriptedServer, client: KubeClient) -> None:
+    command(script, status=SUCCESS)
+    given = b"abc" * 50_000
+    assert (await client.execute("p", ["cat"], stdin=given)).stdout == given.upper()
+
+
+async def test_input_needs_a_server_that_can_end_it(script: ScriptedServer, client: KubeClient) -> None:
+    command(script, status=SUCCESS, protocol="v4")
+    assert (await client.execute("p", ["true"])).exit_code == 0
+    with pytest.raises(StreamError, match="older"):
+        await client.execute("p", ["cat"], stdin=b"x")
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        pytest.param(None, "cut before", id="connection lost"),
+        pytest.param({"status": "Failure", "message": "no such file"}, "no such file", id="never ran"),
+    ],
+)
+async def test_command_that_did_not_run_is_an_error(
+    script: ScriptedServer, client: KubeClient, status: dict[str, Any] | None, message: str
+) -> None:
+    command(script, b"\x01partial", status=status)
+    with pytest.raises(StreamError, match=message):
+        await client.execute("p", ["x"])
+
+
+async def _echo(request: web.Request) -> web.StreamResponse:
+    socket = web.WebSocketResponse(protocols=["v4.channel.k8s.io"])
+    await socket.prepare(request)
+    for channel in (0, 1):
+        await socket.send_bytes(bytes([channel]) + (8080).to_bytes(2, "little"))
+    async for message in socket:
+        if message.type is WSMsgType.BINARY:
+            await socket.send_bytes(b"\x00" + message.data[1:].upper())
+    return socket
+
+
+async def test_forwarded_connections_are_carried_both_ways(script: ScriptedServer, client: KubeClient) -> None:
+    script.handle("GET", FORWARD, _echo)
+    async with asyncio.timeout(10), client.port_forward("p", 8080) as port:
+        for text in (b"hello", b"again"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(text)
+            assert await reader.readexactly(5) == text.upper()
+            writer.close()
+            await writer.wait_closed()
+    assert script.requests[0].query["ports"] == "8080"
+    assert len(script.requests) == 2
+
+
+async def test_refused_forwarding_closes_the_connection(
+    script: ScriptedServer, client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    script.refuse("GET", FORWARD, status=404, reason="NotFound")
+    async with asyncio.timeout(10), client.port_forward("p", 8080) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+    assert "NotFound: no" in caplog.text
+
+
+async def test_leaving_the_context_ends_open_connections(script: ScriptedServer, client: KubeClient) -> None:
+    script.handle("GET", FORWARD, _echo)
+    async with asyncio.timeout(10):
+        async with client.port_forward("p", 8080) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"x")
+            await reader.readexactly(1)
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
