@@ -7,10 +7,10 @@ import pytest
 
 from gangline.dialects.arena import OPTIONS
 from gangline.dialects.kubeflow import KINDS
-from gangline.dialects.kubeflow.elastic import _PYTORCH
+from gangline.dialects.kubeflow.elastic import PYTORCH_FIELDS
 from gangline.dialects.kubeflow.kinds import MPI_V2_FIELDS
-from gangline.dialects.kubeflow.old_tfjob import _REPLICA_FIELDS, SPEC_FIELDS
-from gangline.dialects.kubeflow.run_policy import _RUN_POLICY, _SCHEDULING
+from gangline.dialects.kubeflow.old_tfjob import REPLICA_FIELDS, SPEC_FIELDS
+from gangline.dialects.kubeflow.run_policy import RUN_POLICY_FIELDS, SCHEDULING_FIELDS
 from gangline.dialects.native import PRIORITIES, SIZES, ShortForm, job_from_short_form, read_job
 from gangline.dialects.native.fields import ALL
 from gangline.model import Framework, Prefer, Restart, Retry, Success
@@ -50,11 +50,11 @@ def test_the_short_form_means_what_the_manual_says() -> None:
             *KINDS,
             *(name for kind in KINDS.values() for name in (*kind.spec_fields, *kind.roles)),
             *MPI_V2_FIELDS,
-            *_RUN_POLICY,
-            *_SCHEDULING,
-            *_PYTORCH,
+            *RUN_POLICY_FIELDS,
+            *SCHEDULING_FIELDS,
+            *PYTORCH_FIELDS,
             *SPEC_FIELDS,
-            *_REPLICA_FIELDS,
+            *REPLICA_FIELDS,
         }
         # The first says less than the second; the others are an id of the first operator and the deprecated name.
         - {"runPolicy", "runtimeId", "RuntimeId", "nProcPerNode"}

@@ -28,10 +28,10 @@ def test_times_are_seconds(text: str | int, want: float) -> None:
     assert quantities.seconds(text) == want
 
 
-@pytest.mark.parametrize("text", ["", "x", "1Zi", "1.2.3", "--1", "1e999", "9E"])
+@pytest.mark.parametrize("text", ["", "x", "1Zi", "1.2.3", "--1", "1e999", "99999E"])
 def test_nonsense_is_no_amount(text: str) -> None:
     with pytest.raises(ValueError, match="is "):
-        quantities.memory_mib(f"{text}Ei" if text == "9E" else text)
+        quantities.memory_mib(text)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "1w", "-3", "nan", "inf", "1h 30m"])

@@ -107,6 +107,8 @@ class Value:
         """Return a string."""
         if not isinstance(self.data, str):
             raise self.mismatch("text")
+        if "\0" in self.data:
+            raise self.wrong("the text holds a NUL character", expected="text that a command line can carry")
         return self.data
 
     def text_or_number(self) -> str:
@@ -153,7 +155,7 @@ class Value:
         """Return a command: a list of words, or one string that is split as a shell would."""
         if isinstance(self.data, str):
             try:
-                return tuple(shlex.split(self.data))
+                return tuple(shlex.split(self.text()))
             except ValueError as error:
                 raise self.wrong(f"the command cannot be split: {error}", expected="balanced quotes") from error
         if not isinstance(self.data, list | tuple):

@@ -150,6 +150,17 @@ class TestPodTemplate:
         translation = translate(job("TFJob", {"Worker": replica(pod={"schedulerName": scheduler})}))
         assert translation.notes == (f"schedulerName {scheduler} asks for a gang; every job is one here",)
 
+    def test_other_schedulers_and_their_kind_of_rules_are_remarked_on(self, job: Builder, replica: Builder) -> None:
+        worker = replica(envFrom=[{"configMapRef": {"name": "c"}}], pod={"schedulerName": "own", "affinity": {}})
+        translation = translate(
+            job("TFJob", {"Worker": worker}, runPolicy={"schedulingPolicy": {"minResources": {"cpu": 1}}})
+        )
+        assert [note.partition(":")[0] for note in translation.notes] == [
+            "spec.runPolicy.schedulingPolicy.minResources",
+            "spec.tfReplicaSpecs.Worker",
+        ]
+        assert "envFrom is set from objects of the cluster" in translation.local_notes[1]
+
     def test_references_expand_as_a_kubelet_does_it(self) -> None:
         words = ("--rank=$(RANK)", "$$(RANK)", "$(UNKNOWN)", "$RANK")
         assert expand_references(words, {"RANK": "3"}) == ("--rank=3", "$(RANK)", "$(UNKNOWN)", "$RANK")

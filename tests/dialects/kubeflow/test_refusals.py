@@ -34,6 +34,30 @@ CASES: dict[str, tuple[Callable[[], Plain], str, str, str | None]] = {
         "unknown replica type",
         "Worker",
     ),
+    "a type given twice": (
+        lambda: make_job("TFJob", {"Worker": make_replica(), "worker": make_replica()}),
+        "spec.tfReplicaSpecs.worker",
+        "Worker is given twice",
+        None,
+    ),
+    "bad namespace": (
+        lambda: {**make_job("TFJob", {"Worker": make_replica()}), "metadata": {"name": "a", "namespace": "A"}},
+        "metadata.namespace",
+        "'A' is not a valid name",
+        None,
+    ),
+    "a nameless variable": (
+        lambda: make_job("TFJob", {"Worker": make_replica(env=[{"name": "", "value": "x"}])}),
+        "spec.tfReplicaSpecs.Worker.template.spec.containers[0].env[0].name",
+        "no name for a variable",
+        None,
+    ),
+    "text for a switch": (
+        lambda: make_job("TFJob", {"Worker": make_replica()}, runPolicy={"suspend": "yes"}),
+        "spec.runPolicy.suspend",
+        "found the text 'yes'",
+        None,
+    ),
     "a master too many": (
         lambda: make_job("TFJob", {"Chief": make_replica(), "Master": make_replica()}),
         "spec.tfReplicaSpecs",
@@ -223,6 +247,17 @@ CASES: dict[str, tuple[Callable[[], Plain], str, str, str | None]] = {
         },
         "spec.replicaSpecs[0].template.spec.containers",
         "must be specified",
+        None,
+    ),
+    "an old type given twice": (
+        lambda: {
+            "apiVersion": "kubeflow.org/v1alpha1",
+            "kind": "TFJob",
+            "metadata": {"name": "old"},
+            "spec": {"replicaSpecs": [make_replica(), make_replica()]},
+        },
+        "spec.replicaSpecs",
+        "given twice",
         None,
     ),
     "no old chief": (

@@ -147,6 +147,15 @@ class TestConditions:
             RUNNING,
         ]
 
+    def test_a_job_submitted_suspended_never_ran(self, tf_job: JobSpec) -> None:
+        status = job_to_status(live(tf_job, ((Phase.HALTED, "SubmittedHalted"),)))
+        assert [each[0] for each in conditions(status)] == ["Created", "Suspended"]
+
+    def test_other_kinds_word_a_failure_their_own_way(self, job: Builder, replica: Builder) -> None:
+        spec = read_plain(job("JAXJob", {"Worker": replica("JAXJob")}))[0].spec
+        failed = live(spec, (*SMOOTH, (Phase.FAILED, "ReplicaFailed")), states={"worker-0": ReplicaState.FAILED})
+        assert conditions(job_to_status(failed))[-1][3] == "JAXJob mnist is failed because 1 Worker replica(s) failed."
+
     def test_a_preempted_job_is_restarting_not_suspended(self, tf_job: JobSpec) -> None:
         status = job_to_status(live(tf_job, (*SMOOTH, (Phase.HALTING, "Preempted"), (Phase.RESUMED, "Requeued"))))
         assert conditions(status) == [

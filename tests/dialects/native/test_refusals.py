@@ -1,7 +1,9 @@
 """Wrong input: the message names file, line, field, what was expected and the nearest valid name."""
 
 import pytest
+import yaml
 
+from gangline.dialects import document
 from gangline.dialects.native import job_from_plain, read_job
 from gangline.errors import InvalidInputError
 
@@ -91,6 +93,30 @@ CASES = {
         None,
     ),
     "no roles": (HEAD + "  roles: {}\n", 3, "spec.roles", "no roles", "at least one", None),
+    "a nameless role in a list": (
+        HEAD + "  roles:\n  - {command: x}\n",
+        4,
+        "spec.roles[0].name",
+        "missing",
+        "name",
+        None,
+    ),
+    "a role twice in a list": (
+        HEAD + "  roles:\n  - {name: a, command: x}\n  - {name: a, command: x}\n",
+        5,
+        "spec.roles[1]",
+        "given twice",
+        "unique",
+        None,
+    ),
+    "bad count in a list": (
+        HEAD + "  roles:\n  - name: a\n    command: x\n    replicas: 0\n",
+        6,
+        "spec.roles[0].replicas",
+        "too small",
+        "1 or more",
+        None,
+    ),
     "bad role name": (
         HEAD + "  command: x\n  roles:\n    Worker: 1\n",
         5,
@@ -213,10 +239,24 @@ def test_wrong_input_is_refused_with_its_place_and_a_way_out(
     assert str(error).startswith("job.yaml")
 
 
-def test_decoded_data_is_refused_by_the_same_rules_without_lines() -> None:
+@pytest.mark.parametrize(
+    ("spec", "field", "problem"),
+    [
+        ({"env": {"A": True}}, "spec.env.A", "true is a boolean"),
+        ({"env": {1: "x"}}, "spec.env", "the field name 1 is not text"),
+        ({"image": "a\0b"}, "spec.image", "NUL"),
+        ({"command": "a\0b"}, "spec.command", "NUL"),
+        ({"policy": {"preemptible": "no"}}, "spec.policy.preemptible", "found the text 'no'"),
+        ({"policy": {"ttl": None}, "code": 3}, "spec.code", "found the number 3"),
+    ],
+)
+def test_decoded_data_is_refused_by_the_same_rules_without_lines(
+    spec: dict[str, object], field: str, problem: str
+) -> None:
     with pytest.raises(InvalidInputError) as refusal:
-        job_from_plain({"metadata": {"name": "job"}, "spec": {"command": ["x"], "env": {"A": True}}})
-    assert (refusal.value.field, refusal.value.line) == ("spec.env.A", None)
+        job_from_plain({"metadata": {"name": "job"}, "spec": {"command": ["x"], **spec}})
+    assert (refusal.value.field, refusal.value.line) == (field, None)
+    assert problem in refusal.value.problem
 
 
 def test_aliases_cannot_blow_a_small_file_up() -> None:
@@ -225,6 +265,8 @@ def test_aliases_cannot_blow_a_small_file_up() -> None:
         read_job(f"a0: &a0 [x, x]\n{levels}\n")
 
 
-def test_deep_nesting_is_refused_rather_than_crashing() -> None:
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, document._LOADER], ids=["pure Python", "the fastest here"])
+def test_deep_nesting_is_refused_rather_than_crashing(loader: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "_LOADER", loader)
     with pytest.raises(InvalidInputError):
         read_job("[" * 20_000)

@@ -123,3 +123,9 @@ def test_every_job_survives_being_written_and_read(job: JobSpec) -> None:
     assert job_from_plain(plain) == job
     assert job_from_plain(json.loads(json.dumps(plain))) == job
     assert read_job(yaml.safe_dump(plain, sort_keys=False)) == job
+
+
+@settings(max_examples=50, deadline=None)
+@given(jobs())
+def test_a_list_of_roles_keeps_their_order_where_names_are_sorted(job: JobSpec) -> None:
+    assert read_job(yaml.safe_dump(job_to_plain(job, roles_as_list=True), sort_keys=True)) == job

@@ -99,6 +99,7 @@ def test_a_name_is_derived_from_the_command(command: tuple[str, ...], want: str)
         ({"queue": "Q"}, "--queue", None),
         ({"deadline": "soon"}, "--deadline", None),
         ({"env": {"": "x"}}, "--env", None),
+        ({"gpu_types": ("h\0",)}, "--gpu-type", None),
     ],
 )
 def test_a_refusal_names_the_option(options: dict[str, object], field: str, suggestion: str | None) -> None:

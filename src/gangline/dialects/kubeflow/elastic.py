@@ -8,7 +8,7 @@ from gangline.dialects.kubeflow.kinds import Kind
 from gangline.dialects.value import Value
 from gangline.model import Framework
 
-_PYTORCH = (
+PYTORCH_FIELDS = (
     "minReplicas",
     "maxReplicas",
     "rdzvBackend",
@@ -21,7 +21,7 @@ _PYTORCH = (
     "maxRestarts",
     "metrics",
 )
-_PADDLE = ("minReplicas", "maxReplicas", "maxRestarts", "metrics")
+PADDLE_FIELDS = ("minReplicas", "maxReplicas", "maxRestarts", "metrics")
 _BACKENDS = ("c10d", "etcd", "etcd-v2")
 _PROCESS_WORDS = ("auto", "cpu", "gpu")
 
@@ -45,7 +45,7 @@ def read_elastic(spec: Value, given: Mapping[str, Value], kind: Kind, workers: i
     if "elasticPolicy" not in given:
         return Elastic(env=env)
     value = given["elasticPolicy"]
-    policy = value.fields(_PYTORCH if kind.framework is Framework.PYTORCH else _PADDLE)
+    policy = value.fields(PYTORCH_FIELDS if kind.framework is Framework.PYTORCH else PADDLE_FIELDS)
     if workers is None:
         raise spec.wrong(
             "must be configured if elastic policy is used",

@@ -1,17 +1,16 @@
 """A whole Kubeflow job into the model."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from gangline.dialects.frameworks import mpi
 from gangline.dialects.frameworks.tensorflow import DYNAMIC_WORKERS
 from gangline.dialects.kubeflow import old_tfjob
-from gangline.dialects.kubeflow.elastic import Elastic, read_elastic
+from gangline.dialects.kubeflow.elastic import read_elastic
 from gangline.dialects.kubeflow.kinds import KINDS, MPI_V2_FIELDS, OLD_TF_VERSIONS, V1, V2BETA1, Kind, RestartPolicy
-from gangline.dialects.kubeflow.pod_template import GANG_SCHEDULERS
+from gangline.dialects.kubeflow.parts import Parts, local_notes_on, notes_on
 from gangline.dialects.kubeflow.replicas import Replica, read_replicas, role_of
-from gangline.dialects.kubeflow.run_policy import OLD_SPEC_FIELDS, RunPolicy, priority_of, read_run_policy
+from gangline.dialects.kubeflow.run_policy import OLD_SPEC_FIELDS, priority_of, read_run_policy
 from gangline.dialects.translation import CleanPods, Translation
 from gangline.dialects.value import Value
 from gangline.model import (
@@ -26,6 +25,7 @@ from gangline.model import (
     Success,
     Tenant,
 )
+from gangline.model.identity import check_name
 
 ENDLESS = 1_000_000
 """Attempts of a job that may restart and names no backoffLimit: upstream would never give up."""
@@ -37,35 +37,6 @@ _SUCCESS_POLICIES = ("", "AllWorkers")
 _LAUNCHER_POLICIES = ("AtStartup", "WaitForWorkersReady")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """A job taken apart: everything the translation is made from."""
-
-    kind: Kind
-    version: str
-    metadata: Mapping[str, Value]
-    given: Mapping[str, Value]
-    run: RunPolicy
-    replicas: Sequence[Replica]
-    elastic: Elastic
-    strict: bool
-
-    @property
-    def present(self) -> list[Replica]:
-        """The replica types with at least one replica."""
-        return [replica for replica in self.replicas if replica.count]
-
-    @property
-    def has_lead(self) -> bool:
-        """Whether a chief, master or launcher speaks for the job."""
-        return any(replica.type in ("Chief", "Master", "Launcher") for replica in self.present)
-
-    @property
-    def dynamic_workers(self) -> bool:
-        """Whether workers of a TFJob may come and go without the others being told."""
-        return "enableDynamicWorker" in self.given and self.given["enableDynamicWorker"].boolean()
-
-
 def job_from_value(value: Value, *, strict: bool = False) -> Translation:
     """Translate one document. ``strict`` keeps upstream's behaviour of restarting failed replicas one by one."""
     parts = _take_apart(value, strict=strict)
@@ -74,7 +45,7 @@ def job_from_value(value: Value, *, strict: bool = False) -> Translation:
     with value.located():
         spec = JobSpec(
             name=parts.metadata["name"].text(),
-            tenant=Tenant(parts.metadata["namespace"].text()) if "namespace" in parts.metadata else DEFAULT_TENANT,
+            tenant=_tenant(parts.metadata),
             queue=parts.run.queue,
             priority=priority,
             labels=parts.metadata["labels"].strings() if "labels" in parts.metadata else {},
@@ -85,26 +56,17 @@ def job_from_value(value: Value, *, strict: bool = False) -> Translation:
             placement=placement,
             origin=f"{parts.version} {parts.kind.name}",
         )
-    templates = [replica.template for replica in parts.present]
     return Translation(
         spec=spec,
-        notes=(
-            *_version_notes(parts),
-            *parts.run.notes,
-            *parts.elastic.notes,
-            *priority_notes,
-            *placement_notes,
-            *_restart_notes(parts),
-            *(note for template in templates for note in template.notes),
-        ),
-        local_notes=(*_image_notes(parts), *(note for template in templates for note in template.local_notes)),
+        notes=(*notes_on(parts), *priority_notes, *placement_notes),
+        local_notes=local_notes_on(parts),
         suspended=parts.run.suspended,
         clean_pods=parts.run.clean_pods,
         managed_by=parts.run.managed_by,
     )
 
 
-def _take_apart(value: Value, *, strict: bool) -> _Parts:
+def _take_apart(value: Value, *, strict: bool) -> Parts:
     top = value.fields(_TOP)
     for name in ("apiVersion", "kind", "metadata", "spec"):
         if name not in top:
@@ -122,7 +84,7 @@ def _take_apart(value: Value, *, strict: bool) -> _Parts:
         replicas = read_replicas(spec, given, kind, version)
     workers = next((replica.count for replica in replicas if replica.type == "Worker"), None)
     elastic = read_elastic(spec, given, kind, workers)
-    return _Parts(
+    return Parts(
         kind=kind,
         version=version,
         metadata=metadata,
@@ -151,7 +113,15 @@ def _check_name(where: Value, metadata: Mapping[str, Value]) -> None:
         raise metadata["name"].wrong(f"'{name}' should match a DNS-1035 label", expected=_NAME_RULE)
 
 
-def _environment(parts: _Parts) -> dict[str, str]:
+def _tenant(metadata: Mapping[str, Value]) -> Tenant:
+    if "namespace" not in metadata:
+        return DEFAULT_TENANT
+    with metadata["namespace"].located():
+        check_name(metadata["namespace"].text(), "")
+    return Tenant(metadata["namespace"].text())
+
+
+def _environment(parts: Parts) -> dict[str, str]:
     """What the job's own fields say to its framework, in the variables that carry it."""
     given, env = parts.given, dict(parts.elastic.env)
     if parts.dynamic_workers:
@@ -169,7 +139,7 @@ def _environment(parts: _Parts) -> dict[str, str]:
     return env
 
 
-def _roles(parts: _Parts) -> tuple[RoleSpec, ...]:
+def _roles(parts: Parts) -> tuple[RoleSpec, ...]:
     spare = _spare(parts)
     roles = []
     for replica in parts.present:
@@ -189,21 +159,21 @@ def _roles(parts: _Parts) -> tuple[RoleSpec, ...]:
     return tuple(roles)
 
 
-def _spare(parts: _Parts) -> int:
+def _spare(parts: Parts) -> int:
     """How many workers the gang may start without, by ``schedulingPolicy.minAvailable``."""
     total = sum(replica.count for replica in parts.present)
     wanted = parts.run.minimum_available
     return 0 if wanted is None else max(0, total - wanted)
 
 
-def _restart(parts: _Parts, replica: Replica) -> Restart:
+def _restart(parts: Parts, replica: Replica) -> Restart:
     if replica.restart is RestartPolicy.NEVER:
         return Restart.NEVER
     one_by_one = parts.strict or parts.elastic.minimum is not None or parts.dynamic_workers
     return Restart.REPLICA if one_by_one else Restart.GANG
 
 
-def _policy(parts: _Parts) -> Policy:
+def _policy(parts: Parts) -> Policy:
     restarts = {replica.restart for replica in parts.present} - {RestartPolicy.NEVER}
     limit = parts.run.backoff_limit if parts.run.backoff_limit is not None else ENDLESS
     graces = [replica.template.grace_seconds for replica in parts.present]
@@ -218,7 +188,7 @@ def _policy(parts: _Parts) -> Policy:
     )
 
 
-def _success(parts: _Parts) -> Success:
+def _success(parts: Parts) -> Success:
     """A chief, master or launcher decides alone; without one it is the kind that says who must succeed."""
     policy = parts.given["successPolicy"].one_of(_SUCCESS_POLICIES) if "successPolicy" in parts.given else ""
     if parts.has_lead:
@@ -228,12 +198,12 @@ def _success(parts: _Parts) -> Success:
     return Success.LEAD if parts.elastic.minimum is not None else Success.ALL
 
 
-def _priority_class(parts: _Parts) -> str | None:
+def _priority_class(parts: Parts) -> str | None:
     classes = (replica.template.priority_class for replica in parts.present)
     return parts.run.priority_class or next((name for name in classes if name), None)
 
 
-def _placement(parts: _Parts) -> tuple[PlacementRule, tuple[str, ...]]:
+def _placement(parts: Parts) -> tuple[PlacementRule, tuple[str, ...]]:
     """The node selector and tolerations that all templates share; the model has one rule per job."""
     templates = [replica.template for replica in parts.present]
     first = templates[0]
@@ -255,40 +225,3 @@ def _placement(parts: _Parts) -> tuple[PlacementRule, tuple[str, ...]]:
     )
     note = "the replica types have different node selectors or tolerations: only what all share guides the scheduler"
     return PlacementRule(node_selector=selector, tolerations=shared), (note,)
-
-
-def _version_notes(parts: _Parts) -> list[str]:
-    notes = []
-    if parts.version == OLD_TF_VERSIONS[0]:
-        notes.append(old_tfjob.TODAY)
-    elif parts.version in OLD_TF_VERSIONS:
-        notes.append(f"{parts.version}: write today apiVersion {V1}; the replica specs stay as they are")
-    for scheduler in dict.fromkeys(_schedulers(parts)):
-        if GANG_SCHEDULERS.fullmatch(scheduler):
-            notes.append(f"schedulerName {scheduler} asks for a gang; every job is one here")
-    return notes
-
-
-def _schedulers(parts: _Parts) -> list[str]:
-    named = [replica.template.scheduler for replica in parts.present]
-    if "schedulerName" in parts.given:
-        named.append(parts.given["schedulerName"].text())
-    return [name for name in named if name]
-
-
-def _restart_notes(parts: _Parts) -> list[str]:
-    restarts = {replica.type: replica.restart for replica in parts.present}
-    notes = [
-        f"{type_}: restartPolicy Always is taken as OnFailure; a replica that ends with 0 is done"
-        for type_, restart in restarts.items()
-        if restart is RestartPolicy.ALWAYS
-    ]
-    rules = set(restarts.values()) - {RestartPolicy.NEVER}
-    if RestartPolicy.EXIT_CODE in rules and len(rules) > 1:
-        notes.append("ExitCode beside another restart policy: every failure deserves another try, whatever its code")
-    return notes
-
-
-def _image_notes(parts: _Parts) -> list[str]:
-    images = dict.fromkeys(replica.template.image for replica in parts.present if replica.template.image)
-    return [f"the image {', '.join(images)} is ignored: commands run on this machine itself"] if images else []

@@ -8,7 +8,7 @@ from gangline.dialects.kubeflow.replicas import Replica, check_replicas
 from gangline.dialects.value import Value
 
 SPEC_FIELDS = ("replicaSpecs", "tfImage", "terminationPolicy", "schedulerName", "runtimeId", "RuntimeId")
-_REPLICA_FIELDS = ("replicas", "template", "tfPort", "tfReplicaType")
+REPLICA_FIELDS = ("replicas", "template", "tfPort", "tfReplicaType")
 _TYPES = {"MASTER": "Master", "WORKER": "Worker", "PS": "PS"}
 TODAY = (
     "kubeflow.org/v1alpha1: write today apiVersion kubeflow.org/v1 and, for the list replicaSpecs, the mapping "
@@ -35,7 +35,7 @@ def read_old_replicas(spec: Value, given: Mapping[str, Value], kind: Kind) -> li
 
 
 def _replica(value: Value, kind: Kind) -> Replica:
-    given = value.fields(_REPLICA_FIELDS)
+    given = value.fields(REPLICA_FIELDS)
     type_ = _TYPES[given["tfReplicaType"].one_of(_TYPES)] if "tfReplicaType" in given else "Master"
     template = read_template(value, given, kind, None)
     port = given["tfPort"].integer(1, 65535) if "tfPort" in given else kind.port

@@ -13,6 +13,7 @@ from gangline.dialects.document import compact_json
 from gangline.dialects.kubeflow.kinds import Kind
 from gangline.dialects.native.amounts import GPU_NAMES
 from gangline.dialects.native.policy import read_toleration
+from gangline.dialects.native.role import check_variable
 from gangline.dialects.value import Value
 from gangline.model import Resources, Toleration
 
@@ -123,6 +124,7 @@ def _environment(container: Mapping[str, Value]) -> dict[str, str]:
         variable = item.fields()
         if "name" not in variable:
             raise item.missing("name", "the variable's name")
+        check_variable(variable["name"], variable["name"].text())
         if "valueFrom" not in variable:
             environment[variable["name"].text()] = variable["value"].text() if "value" in variable else ""
     return environment

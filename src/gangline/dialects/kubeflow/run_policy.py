@@ -15,8 +15,8 @@ MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 _LIMITS = ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
 OLD_SPEC_FIELDS = _LIMITS
 """Fields that stood in ``spec`` itself before there was a ``runPolicy``."""
-_RUN_POLICY = (*_LIMITS, "schedulingPolicy", "suspend", "managedBy")
-_SCHEDULING = ("minAvailable", "queue", "minResources", "priorityClass", "scheduleTimeoutSeconds")
+RUN_POLICY_FIELDS = (*_LIMITS, "schedulingPolicy", "suspend", "managedBy")
+SCHEDULING_FIELDS = ("minAvailable", "queue", "minResources", "priorityClass", "scheduleTimeoutSeconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,11 @@ class RunPolicy:
 
 def read_run_policy(spec: Mapping[str, Value], *, clean_pods: CleanPods) -> RunPolicy:
     """Read ``spec.runPolicy`` and its fields of old that stood in ``spec``; ``clean_pods`` is the version's default."""
-    given = spec["runPolicy"].fields(_RUN_POLICY) if "runPolicy" in spec else {}
+    given = spec["runPolicy"].fields(RUN_POLICY_FIELDS) if "runPolicy" in spec else {}
     old = {name: spec[name] for name in OLD_SPEC_FIELDS if name in spec}
     notes = [f"spec.{name}: write spec.runPolicy.{name} today" for name in old if name not in given]
     given = {**old, **given}
-    scheduling = given["schedulingPolicy"].fields(_SCHEDULING) if "schedulingPolicy" in given else {}
+    scheduling = given["schedulingPolicy"].fields(SCHEDULING_FIELDS) if "schedulingPolicy" in given else {}
     for name in ("minResources", "scheduleTimeoutSeconds"):
         if name in scheduling:
             notes.append(f"{scheduling[name].path}: not used; a gang waits in its queue until it fits")

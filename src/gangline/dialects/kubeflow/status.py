@@ -24,14 +24,13 @@ _NAMESPACED = frozenset({"TFJob", "JAXJob"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One condition of a job's status."""
+    """One condition of a job's status; every change of ours is a transition, so one time says both."""
 
     type: str
     status: bool
     reason: str
     message: str
-    updated_at: Timestamp
-    changed_at: Timestamp
+    at: Timestamp
 
     def plain(self) -> dict[str, object]:
         """Write it as the API does."""
@@ -40,8 +39,8 @@ class Condition:
             "status": "True" if self.status else "False",
             "reason": self.reason,
             "message": self.message,
-            "lastUpdateTime": time_text(self.updated_at),
-            "lastTransitionTime": time_text(self.changed_at),
+            "lastUpdateTime": time_text(self.at),
+            "lastTransitionTime": time_text(self.at),
         }
 
 
@@ -151,18 +150,14 @@ _Conditions = tuple[Condition, ...]
 
 
 def _condition(type_: str, words: _Words, reason: str, message: str, at: Timestamp) -> Condition:
-    return Condition(
-        type=type_, status=True, reason=words.reason(reason), message=message, updated_at=at, changed_at=at
-    )
+    return Condition(type=type_, status=True, reason=words.reason(reason), message=message, at=at)
 
 
 def _with(present: _Conditions, new: Condition) -> _Conditions:
     """Add a condition by upstream's rules: one of each type, Running and Restarting exclude each other."""
     old = next((condition for condition in present if condition.type == new.type), None)
-    if old is not None and old.status == new.status:
-        if old.reason == new.reason:
-            return present
-        new = replace(new, changed_at=old.changed_at)
+    if old is not None and (old.status, old.reason) == (new.status, new.reason):
+        return present
     rivals = {"Restarting": "Running", "Running": "Restarting"}
     kept = [condition for condition in present if condition.type not in (new.type, rivals.get(new.type))]
     if new.type in ("Failed", "Succeeded"):

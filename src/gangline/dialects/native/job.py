@@ -107,8 +107,15 @@ def _priority(value: Value) -> int:
     return value.integer(0, fields.MOST_PRIORITY)
 
 
-def job_to_plain(spec: JobSpec) -> dict[str, object]:
-    """Write the canonical form, which reads back to an equal spec: short forms spelled out, defaults left out."""
+def job_to_plain(spec: JobSpec, *, roles_as_list: bool = False) -> dict[str, object]:
+    """Write the canonical form, which reads back to an equal spec: short forms spelled out, defaults left out.
+
+    ``roles_as_list`` is for keepers that sort the names of a mapping, as the Kubernetes API does: the order of the
+    roles is part of the job.
+    """
+    roles: object = {role.name: _role_to_plain(role) for role in spec.roles}
+    if roles_as_list:
+        roles = [{"name": role.name, **_role_to_plain(role)} for role in spec.roles]
     metadata: dict[str, object] = {
         "name": spec.name,
         "tenant": None if spec.tenant == DEFAULT_TENANT else spec.tenant,
@@ -122,7 +129,7 @@ def job_to_plain(spec: JobSpec) -> dict[str, object]:
         "image": spec.image,
         "code": spec.code,
         "env": dict(spec.env) or None,
-        "roles": {role.name: _role_to_plain(role) for role in spec.roles},
+        "roles": roles,
         "data": data_to_plain(spec.inputs, spec.outputs) or None,
         "policy": policy_to_plain(spec.policy) or None,
         "placement": placement_to_plain(spec.placement) or None,

@@ -44,7 +44,7 @@ def read_roles(
             raise given[name].wrong(
                 "the field stands beside roles", expected=f"it inside a role, for example spec.roles.worker.{name}"
             )
-    roles = given["roles"].fields(keep_empty=True)
+    roles = _entries(given["roles"])
     if not roles:
         raise given["roles"].wrong("the job has no roles", expected="at least one role")
     read = {RoleName(name): _role_fields(value) for name, value in roles.items()}
@@ -56,6 +56,23 @@ def read_roles(
         launched=framework is Framework.MPI and "launcher" in roles,
     )
     return tuple(_role(roles[name], name, own, above) for name, own in read.items())
+
+
+def _entries(value: Value) -> dict[str, Value]:
+    """Roles by name: a mapping, or a list of roles that each say their name."""
+    if not isinstance(value.data, list | tuple):
+        return value.fields(keep_empty=True)
+    entries: dict[str, Value] = {}
+    for item in value.items():
+        given = item.fields((*fields.ROLE, "name"))
+        if "name" not in given:
+            raise item.missing("name", "the role's name")
+        name = given.pop("name").text()
+        if name in entries:
+            raise item.wrong(f"the role {name} is given twice", expected="unique names")
+        data = {field: value.data for field, value in given.items()}
+        entries[name] = Value(data=data, path=item.path, source=item.source)
+    return entries
 
 
 def _role_fields(value: Value) -> dict[str, Value]:
@@ -108,9 +125,14 @@ def read_environment(value: Value) -> dict[str, str]:
     """Read an environment: numbers become the text they were written as, names must be usable."""
     environment = value.strings()
     for name in environment:
-        if not name or "=" in name:
-            raise value.wrong(f"'{name}' is no name for a variable", expected="a name without '='", below=f".{name}")
+        check_variable(value, name, below=f".{name}")
     return environment
+
+
+def check_variable(where: Value, name: str, *, below: str = "") -> None:
+    """Refuse what no operating system takes as the name of a variable."""
+    if not name or "=" in name:
+        raise where.wrong(f"'{name}' is no name for a variable", expected="a name without '='", below=below)
 
 
 def _template(value: Value) -> object:

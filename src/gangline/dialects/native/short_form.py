@@ -161,6 +161,7 @@ def _priority(given: str | int | None) -> str | int | None:
 
 
 def _option(path: str) -> str | None:
+    path = path.partition("[")[0]
     while path:
         if path in _OPTIONS:
             return _OPTIONS[path]
