@@ -64,15 +64,22 @@ def job_from_value(value: Value, *, sizes: Mapping[str, Resources] = NO_SIZES) -
         if name not in top:
             raise value.missing(name, "a mapping")
     metadata = top["metadata"].fields(fields.METADATA)
-    given = top["spec"].fields(fields.SPEC)
     if "name" not in metadata:
         raise top["metadata"].missing("name", "the name of the job")
+    return job_from_parts(value, metadata["name"].text_or_number(), metadata, top["spec"], sizes=sizes)
+
+
+def job_from_parts(
+    value: Value, name: str, metadata: Mapping[str, Value], spec: Value, *, sizes: Mapping[str, Resources] = NO_SIZES
+) -> JobSpec:
+    """Read a job whose name is known already; ``value`` encloses all of it."""
+    given = spec.fields(fields.SPEC)
     framework = given["framework"].choice(Framework) if "framework" in given else Framework.NONE
     inputs, outputs = read_data(given["data"]) if "data" in given else ((), ())
-    roles = read_roles(top["spec"], given, framework, sizes)
+    roles = read_roles(spec, given, framework, sizes)
     with value.located():
         return JobSpec(
-            name=metadata["name"].text_or_number(),
+            name=name,
             tenant=_tenant(metadata),
             queue=QueueName(metadata["queue"].text()) if "queue" in metadata else DEFAULT_QUEUE,
             priority=_priority(metadata["priority"]) if "priority" in metadata else fields.PRIORITIES["normal"],
