@@ -32,7 +32,9 @@ from gangline.scheduling import DEFAULT_POLICIES, Constraint, Decision, Memory, 
 NOW = Timestamp(10_000.0)
 
 
-def node(name: str, *, gpus: float = 8, cpus: float = 64, memory: int = 65_536, kind: str | None = "a100", **more: Any) -> Node:
+def node(
+    name: str, *, gpus: float = 8, cpus: float = 64, memory: int = 65_536, kind: str | None = "a100", **more: Any
+) -> Node:
     """One node; ``more`` goes to Node as it is."""
     extended = more.pop("extended", {})
     return Node(
@@ -45,9 +47,7 @@ def node(name: str, *, gpus: float = 8, cpus: float = 64, memory: int = 65_536, 
 
 def nodes(count: int, *, racks: int = 0, prefix: str = "n", **more: Any) -> list[Node]:
     """``count`` equal nodes n0, n1, ...; with ``racks``, that many nodes share each rack."""
-    return [
-        node(f"{prefix}{i}", topology={"rack": f"r{i // racks}"} if racks else {}, **more) for i in range(count)
-    ]
+    return [node(f"{prefix}{i}", topology={"rack": f"r{i // racks}"} if racks else {}, **more) for i in range(count)]
 
 
 def role(
@@ -108,7 +108,14 @@ def job(  # noqa: PLR0913  # a builder names everything a scenario may want to s
     )
 
 
-def running(waiting: Job, on: Mapping[str, int] | Mapping[str, Mapping[str, int]], *, since: float = 3600.0, phase: Phase = Phase.PROCESSING, states: Mapping[int, ReplicaState] | None = None) -> Job:
+def running(
+    waiting: Job,
+    on: Mapping[str, int] | Mapping[str, Mapping[str, int]],
+    *,
+    since: float = 3600.0,
+    phase: Phase = Phase.PROCESSING,
+    states: Mapping[int, ReplicaState] | None = None,
+) -> Job:
     """The same job with its replicas on nodes: ``{"n0": 2}``, or per role ``{"worker": {"n0": 2}}``."""
     per_role: Mapping[str, Mapping[str, int]]
     per_role = on if any(isinstance(value, Mapping) for value in on.values()) else {waiting.spec.roles[0].name: on}  # type: ignore[assignment,dict-item]
@@ -137,7 +144,15 @@ def running(waiting: Job, on: Mapping[str, int] | Mapping[str, Mapping[str, int]
     )
 
 
-def queue(name: str, *, parent: str | None = None, weight: int = 1, guarantee: Mapping[str, float] | None = None, limit: Mapping[str, Any] | None = None, may_borrow: bool = True) -> Queue:
+def queue(
+    name: str,
+    *,
+    parent: str | None = None,
+    weight: int = 1,
+    guarantee: Mapping[str, float] | None = None,
+    limit: Mapping[str, Any] | None = None,
+    may_borrow: bool = True,
+) -> Queue:
     """A queue; amounts as ``{"gpus": 8}``. A limit leaves alone what it does not mention."""
     ceiling = None if limit is None else _amount(**{"gpus": 10**6, "cpus": 10**6, "memory": 10**9, **limit})
     return Queue(
@@ -174,7 +189,9 @@ def where(placement: Mapping[ReplicaId, NodeName]) -> dict[str, int]:
     return dict(Counter(placement.values()))
 
 
-def _amount(*, gpus: float = 0, cpus: float = 0, memory: int = 0, extended: Mapping[str, int] | None = None) -> Resources:
+def _amount(
+    *, gpus: float = 0, cpus: float = 0, memory: int = 0, extended: Mapping[str, int] | None = None
+) -> Resources:
     return Resources(
         cpu_millis=round(cpus * 1000), memory_mib=memory, gpu_millis=round(gpus * 1000), extended=dict(extended or {})
     )

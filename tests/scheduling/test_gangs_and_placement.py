@@ -75,7 +75,9 @@ GANGS = [
     Scenario("the gang's processor counts", nodes(1, cpus=4), [job("a", role(5, gpus=0))], waits={"a": TOO_LARGE}),
     Scenario("the gang's memory counts", nodes(1, memory=10), [job("a", role(2, memory=6))], waits={"a": TOO_LARGE}),
     Scenario("pods count", nodes(1, pods=3), [job("a", role(4, gpus=0))], waits={"a": TOO_LARGE}),
-    Scenario("foreign pods count", nodes(1, pods=3, foreign_pods=1), [job("a", role(3, gpus=0))], waits={"a": TOO_LARGE}),
+    Scenario(
+        "foreign pods count", nodes(1, pods=3, foreign_pods=1), [job("a", role(3, gpus=0))], waits={"a": TOO_LARGE}
+    ),
     Scenario(
         "an extended resource counts",
         [node("n0", extended={"rdma": 2})],
@@ -110,9 +112,7 @@ GANGS = [
         [running(job("x", role(8)), {"n0": 8}), job("a", role(8))],
         starts={"a": {"n1": 8}},
     ),
-    Scenario(
-        "a job in back-off waits", nodes(1), [job("a", retry_at=NOW + 5)], waits={"a": Constraint.BACKING_OFF}
-    ),
+    Scenario("a job in back-off waits", nodes(1), [job("a", retry_at=NOW + 5)], waits={"a": Constraint.BACKING_OFF}),
     Scenario("a back-off that is over", nodes(1), [job("a", retry_at=NOW)], starts={"a": 1}),
     Scenario("a job that is halted does not matter", nodes(1), [job("a", phase=Phase.HALTED)]),
     Scenario("a job that is resumed starts", nodes(1), [job("a", phase=Phase.RESUMED)], starts={"a": 1}),
@@ -141,7 +141,12 @@ GANGS = [
         [running(job("x", role(8)), {"n0": 8}, phase=Phase.HALTING), job("a", role(8))],
         waits={"a": Constraint.MAKING_ROOM},
     ),
-    Scenario("ten small gangs in one cycle", nodes(2), [job(f"j{i}", role(1)) for i in range(10)], starts={f"j{i}": 1 for i in range(10)}),
+    Scenario(
+        "ten small gangs in one cycle",
+        nodes(2),
+        [job(f"j{i}", role(1)) for i in range(10)],
+        starts={f"j{i}": 1 for i in range(10)},
+    ),
 ]
 
 PACKING = [
@@ -216,7 +221,10 @@ PACKING = [
 
 RULES = [
     Scenario(
-        "a selector", [node("n0"), node("n1", labels={"zone": "b"})], [job("a", selector={"zone": "b"})], starts={"a": {"n1": 1}}
+        "a selector",
+        [node("n0"), node("n1", labels={"zone": "b"})],
+        [job("a", selector={"zone": "b"})],
+        starts={"a": {"n1": 1}},
     ),
     Scenario(
         "a selector of two labels needs both",
@@ -225,7 +233,12 @@ RULES = [
         starts={"a": {"n1": 1}},
     ),
     Scenario("a selector that nothing matches", nodes(2), [job("a", selector={"zone": "b"})], waits={"a": NODES}),
-    Scenario("a selector with another value", [node("n0", labels={"zone": "a"})], [job("a", selector={"zone": "b"})], waits={"a": NODES}),
+    Scenario(
+        "a selector with another value",
+        [node("n0", labels={"zone": "a"})],
+        [job("a", selector={"zone": "b"})],
+        waits={"a": NODES},
+    ),
     Scenario("a taint", [node("n0", taints=(taint("team", "x"),)), node("n1")], [job("a")], starts={"a": {"n1": 1}}),
     Scenario(
         "a taint that is only a preference",
@@ -275,9 +288,7 @@ RULES = [
         [job("a", tolerations=[Toleration(key="a", operator="Exists")])],
         waits={"a": NODES},
     ),
-    Scenario(
-        "a GPU type", [node("n0"), node("n1", kind="h200")], [job("a", kinds=["h200"])], starts={"a": {"n1": 1}}
-    ),
+    Scenario("a GPU type", [node("n0"), node("n1", kind="h200")], [job("a", kinds=["h200"])], starts={"a": {"n1": 1}}),
     Scenario("a GPU type that is not there", nodes(1), [job("a", kinds=["h200"])], waits={"a": NODES}),
     Scenario(
         "the first preferred GPU type that has room for all",
@@ -322,10 +333,15 @@ FRACTIONS = [
     ),
     Scenario("one and a half GPUs", nodes(1, gpus=2), [job("a", role(1, gpus=1.5))], starts={"a": 1}),
     Scenario("twice one and a half GPUs need three", nodes(1, gpus=3), [job("a", role(2, gpus=1.5))], starts={"a": 2}),
-    Scenario("twice one and a half GPUs on two", nodes(1, gpus=2), [job("a", role(2, gpus=1.5))], waits={"a": TOO_LARGE}),
+    Scenario(
+        "twice one and a half GPUs on two", nodes(1, gpus=2), [job("a", role(2, gpus=1.5))], waits={"a": TOO_LARGE}
+    ),
     Scenario("two of 0.6 need two GPUs", nodes(1, gpus=1), [job("a", role(2, gpus=0.6))], waits={"a": TOO_LARGE}),
     Scenario(
-        "parts on several nodes", nodes(3, gpus=1), [job("a", role(6, gpus=0.5))], starts={"a": {"n0": 2, "n1": 2, "n2": 2}}
+        "parts on several nodes",
+        nodes(3, gpus=1),
+        [job("a", role(6, gpus=0.5))],
+        starts={"a": {"n0": 2, "n1": 2, "n2": 2}},
     ),
 ]
 
@@ -346,7 +362,11 @@ TOPOLOGIES = [
     Scenario(
         "no rack has room now",
         nodes(4, racks=2),
-        [running(job("x", role(8)), {"n0": 8}), running(job("y", role(8)), {"n2": 8}), job("a", role(16), within="rack", priority=1)],
+        [
+            running(job("x", role(8)), {"n0": 8}),
+            running(job("y", role(8)), {"n2": 8}),
+            job("a", role(16), within="rack", priority=1),
+        ],
         waits={"a": TOPOLOGY},
     ),
     Scenario(

@@ -55,7 +55,9 @@ def gangs(draw: st.DrawFn, name: str, *, queues: tuple[str, ...] = ("default",),
     )
 
 
-def replay(nodes: list[Node], jobs: list[Job], queues: tuple[Queue, ...] = (), policies: Policies = Policies()) -> list[Job]:  # noqa: B008  # frozen
+def replay(
+    nodes: list[Node], jobs: list[Job], queues: tuple[Queue, ...] = (), policies: Policies = Policies()
+) -> list[Job]:  # noqa: B008  # frozen
     """Run what a first cycle starts, so that the next one meets a realistic cluster."""
     decision = cycle(nodes, jobs, queues, policies)
     placed = {start.job_id: start.placement for start in decision.starts}
@@ -98,9 +100,9 @@ def used_after(jobs: list[Job], decision: Decision) -> dict[str, list[tuple[int,
             for status in each.replicas:
                 if (each.id, status.id) not in removed:
                     used[status.node].append(demand_of(each, status.id.role))
-    for placements in (
-        [(start.job_id, start.placement) for start in decision.starts] + [(grow.job_id, grow.added) for grow in decision.grows]
-    ):
+    for placements in [(start.job_id, start.placement) for start in decision.starts] + [
+        (grow.job_id, grow.added) for grow in decision.grows
+    ]:
         for replica, spot in placements[1].items():
             used[spot].append(demand_of(by_id[placements[0]], replica.role))
     return used
@@ -235,11 +237,11 @@ def _only_records(decision: Decision):  # type: ignore[no-untyped-def]
 
 def fits_somehow(nodes: list[Node], each: Job) -> bool:
     """Exhaustive search: can the gang's minimum be placed on these empty nodes?"""
-    wanted = tuple(
-        demand_of(each, one.name) for one in each.spec.roles for _ in range(one.least)
-    )
+    wanted = tuple(demand_of(each, one.name) for one in each.spec.roles for _ in range(one.least))
     selector = each.spec.placement.node_selector
-    usable = [one for one in nodes if one.ready and all(one.labels.get(key) == value for key, value in selector.items())]
+    usable = [
+        one for one in nodes if one.ready and all(one.labels.get(key) == value for key, value in selector.items())
+    ]
     if each.spec.placement.within:
         racks = {one.topology["rack"] for one in usable}
         return any(_search([one for one in usable if one.topology["rack"] == rack], wanted) for rack in racks)
@@ -299,8 +301,7 @@ def test_no_guarantee_is_violated_by_an_eviction_for_another_queue(
         gone = [
             eviction.job_id
             for eviction in decision.evictions
-            if by_id[eviction.job_id].spec.queue == each.name
-            and by_id[eviction.beneficiary].spec.queue != each.name  # type: ignore[index]
+            if by_id[eviction.job_id].spec.queue == each.name and by_id[eviction.beneficiary].spec.queue != each.name  # type: ignore[index]
         ]
         lost = sum(demand_of(by_id[name], status.id.role)[1] for name in gone for status in by_id[name].replicas)
         if lost:
@@ -314,11 +315,21 @@ def test_a_gang_that_has_waited_too_long_is_passed_by_nobody(nodes: list[Node], 
 
     policies = Policies(patience_seconds=1000.0)
     old = replace(first, history=tuple(replace(entry, at=Timestamp(NOW - 2000)) for entry in first.history))
-    blocker = [running(job("blocker", role(1, gpus=0, cpus=one.capacity.cpu_millis / 1000), priority=99, preemptible=False), {one.name: 1}) for one in nodes[:1]]
+    blocker = [
+        running(
+            job("blocker", role(1, gpus=0, cpus=one.capacity.cpu_millis / 1000), priority=99, preemptible=False),
+            {one.name: 1},
+        )
+        for one in nodes[:1]
+    ]
     passer = job("passer", role(1, gpus=0), age=0, expected_seconds=1.0, priority=1)
     decision = cycle(nodes, [*blocker, old, passer], policies=policies)
     if "first" in decision.explanations and decision.explanations["first"].constraint is Constraint.RESOURCES:  # type: ignore[index]
-        allowed = {one.name for one in nodes if one.ready and all(one.labels.get(k) == v for k, v in first.spec.placement.node_selector.items())}
+        allowed = {
+            one.name
+            for one in nodes
+            if one.ready and all(one.labels.get(k) == v for k, v in first.spec.placement.node_selector.items())
+        }
         for start in decision.starts:
             assert not set(start.placement.values()) & allowed
 

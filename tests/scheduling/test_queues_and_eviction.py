@@ -33,7 +33,9 @@ QUEUES = [
         [queue("a"), queue("b", parent="a")],
         waits={"j": Constraint.NOT_A_LEAF},
     ),
-    Scenario("a parent that does not exist", nodes(1), [job("j", queue="b")], [queue("b", parent="x")], starts={"j": 1}),
+    Scenario(
+        "a parent that does not exist", nodes(1), [job("j", queue="b")], [queue("b", parent="x")], starts={"j": 1}
+    ),
     Scenario(
         "parents in a circle",
         nodes(1),
@@ -42,7 +44,9 @@ QUEUES = [
         starts={"j": 1},
     ),
     Scenario("a limit", nodes(1), [job("j", role(3), queue="a")], [queue("a", limit={"gpus": 2})], waits={"j": LIMIT}),
-    Scenario("up to the limit", nodes(1), [job("j", role(2), queue="a")], [queue("a", limit={"gpus": 2})], starts={"j": 2}),
+    Scenario(
+        "up to the limit", nodes(1), [job("j", role(2), queue="a")], [queue("a", limit={"gpus": 2})], starts={"j": 2}
+    ),
     Scenario(
         "a limit counts what runs",
         nodes(1),
@@ -58,7 +62,13 @@ QUEUES = [
         starts={"i": 1},
         waits={"j": LIMIT},
     ),
-    Scenario("a limit on processors", nodes(1), [job("j", role(3), queue="a")], [queue("a", limit={"cpus": 2})], waits={"j": LIMIT}),
+    Scenario(
+        "a limit on processors",
+        nodes(1),
+        [job("j", role(3), queue="a")],
+        [queue("a", limit={"cpus": 2})],
+        waits={"j": LIMIT},
+    ),
     Scenario(
         "a limit of the queue above",
         nodes(1),
@@ -138,7 +148,12 @@ QUEUES = [
     Scenario(
         "the dominant share, not the GPU share",
         nodes(1, gpus=8, cpus=16),
-        [running(job("x", role(1, gpus=0, cpus=12), queue="a"), {"n0": 1}), running(job("y", role(2), queue="b"), {"n0": 2}), job("ja", role(1, cpus=2), queue="a", age=9), job("jb", role(1, cpus=2), queue="b")],
+        [
+            running(job("x", role(1, gpus=0, cpus=12), queue="a"), {"n0": 1}),
+            running(job("y", role(2), queue="b"), {"n0": 2}),
+            job("ja", role(1, cpus=2), queue="a", age=9),
+            job("jb", role(1, cpus=2), queue="b"),
+        ],
         A_B,
         QUIET,
         starts={"jb": 1},
@@ -156,7 +171,11 @@ QUEUES = [
     Scenario(
         "shares at every level",
         nodes(1, gpus=4),
-        [*(job(f"a{i}", queue="a1") for i in range(3)), *(job(f"b{i}", queue="a2") for i in range(3)), *(job(f"c{i}", queue="c") for i in range(3))],
+        [
+            *(job(f"a{i}", queue="a1") for i in range(3)),
+            *(job(f"b{i}", queue="a2") for i in range(3)),
+            *(job(f"c{i}", queue="c") for i in range(3)),
+        ],
         [queue("a"), queue("a1", parent="a"), queue("a2", parent="a"), queue("c")],
         starts={"a0": 1, "b0": 1, "c0": 1, "c1": 1},
         waits={"a1": RESOURCES, "a2": RESOURCES, "b1": RESOURCES, "b2": RESOURCES, "c2": RESOURCES},
@@ -198,7 +217,11 @@ PREEMPTION = [
     Scenario(
         "nobody is stopped on nodes that do not help",
         [node("n0", kind="h200"), node("n1")],
-        [running(job("x", role(8), priority=10), {"n0": 8}), running(job("y", role(8)), {"n1": 8}), job("j", role(8), kinds=["a100"])],
+        [
+            running(job("x", role(8), priority=10), {"n0": 8}),
+            running(job("y", role(8)), {"n1": 8}),
+            job("j", role(8), kinds=["a100"]),
+        ],
         waits={"j": RESOURCES},
     ),
     Scenario(
@@ -225,14 +248,22 @@ PREEMPTION = [
     Scenario(
         "the least work lost first",
         nodes(1, gpus=2),
-        [running(job("x", priority=10), {"n0": 1}, since=500), running(job("y", priority=10), {"n0": 1}, since=900), job("j")],
+        [
+            running(job("x", priority=10), {"n0": 1}, since=500),
+            running(job("y", priority=10), {"n0": 1}, since=900),
+            job("j"),
+        ],
         waits={"j": MAKING_ROOM},
         evicts={"x": "j"},
     ),
     Scenario(
         "one large cheap gang rather than a node of dear ones",
         nodes(2),
-        [running(job("x", role(8), priority=10), {"n0": 8}, since=100), *fill("y", 8, "n1", priority=10), job("j", role(8, gpus=1), within="node")],
+        [
+            running(job("x", role(8), priority=10), {"n0": 8}, since=100),
+            *fill("y", 8, "n1", priority=10),
+            job("j", role(8, gpus=1), within="node"),
+        ],
         waits={"j": MAKING_ROOM},
         evicts={"x": "j"},
     ),
@@ -295,7 +326,10 @@ PREEMPTION = [
     Scenario(
         "room for a gang of two shapes",
         nodes(1, gpus=4, cpus=8),
-        [running(job("x", role(4), priority=10), {"n0": 4}), job("j", role(1, name="ps", gpus=0, cpus=5), role(1, gpus=2))],
+        [
+            running(job("x", role(4), priority=10), {"n0": 4}),
+            job("j", role(1, name="ps", gpus=0, cpus=5), role(1, gpus=2)),
+        ],
         waits={"j": MAKING_ROOM},
         evicts={"x": "j"},
     ),
@@ -424,7 +458,11 @@ DEFRAGMENTATION = [
     Scenario(
         "nobody more important moves",
         nodes(2, gpus=2),
-        [running(job("x", priority=60), {"n0": 1}), running(job("y", priority=60), {"n1": 1}), job("j", role(1, gpus=2))],
+        [
+            running(job("x", priority=60), {"n0": 1}),
+            running(job("y", priority=60), {"n1": 1}),
+            job("j", role(1, gpus=2)),
+        ],
         waits={"j": RESOURCES},
     ),
     Scenario(
@@ -437,7 +475,11 @@ DEFRAGMENTATION = [
     Scenario(
         "a gang that may not be stopped does not move either",
         nodes(2, gpus=2),
-        [running(job("x", preemptible=False), {"n0": 1}), running(job("y", preemptible=False), {"n1": 1}), job("j", role(1, gpus=2))],
+        [
+            running(job("x", preemptible=False), {"n0": 1}),
+            running(job("y", preemptible=False), {"n1": 1}),
+            job("j", role(1, gpus=2)),
+        ],
         waits={"j": RESOURCES},
     ),
 ]
@@ -446,7 +488,9 @@ ELASTIC = [
     Scenario("starts with what it wants", nodes(1), [job("e", role(4, minimum=1, maximum=8))], starts={"e": 4}),
     Scenario("starts with its minimum", nodes(1, gpus=2), [job("e", role(4, minimum=2))], starts={"e": 2}),
     Scenario("starts with as many as fit", nodes(1, gpus=3), [job("e", role(4, minimum=2))], starts={"e": 3}),
-    Scenario("not below its minimum", nodes(1, gpus=2), [job("e", role(4, minimum=3))], waits={"e": Constraint.TOO_LARGE}),
+    Scenario(
+        "not below its minimum", nodes(1, gpus=2), [job("e", role(4, minimum=3))], waits={"e": Constraint.TOO_LARGE}
+    ),
     Scenario(
         "others' minimum before one's surplus",
         nodes(1, gpus=4),
@@ -525,7 +569,11 @@ ELASTIC = [
     Scenario(
         "surplus is given up before anybody is stopped",
         nodes(1, gpus=4),
-        [running(job("e", role(3, minimum=1)), {"n0": 3}), running(job("x", priority=10), {"n0": 1}), job("j", role(2))],
+        [
+            running(job("e", role(3, minimum=1)), {"n0": 3}),
+            running(job("x", priority=10), {"n0": 1}),
+            job("j", role(2)),
+        ],
         waits={"j": MAKING_ROOM},
         shrinks={"e": ["worker-1", "worker-2"]},
     ),
@@ -558,7 +606,11 @@ ELASTIC = [
     Scenario(
         "surplus does not take the place of the first in line",
         nodes(1, gpus=4),
-        [running(job("x", role(2), expected_seconds=4000), {"n0": 2}), running(job("e", role(3, minimum=1), priority=60), {"n0": 1}), job("j", role(3))],
+        [
+            running(job("x", role(2), expected_seconds=4000), {"n0": 2}),
+            running(job("e", role(3, minimum=1), priority=60), {"n0": 1}),
+            job("j", role(3)),
+        ],
         waits={"j": RESOURCES},
     ),
 ]
@@ -567,33 +619,54 @@ BACKFILL = [
     Scenario(
         "a short job passes when it ends in time",
         nodes(1),
-        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(8), age=9), job("short", role(4), expected_seconds=600)],
+        [
+            running(job("x", role(4), expected_seconds=7200), {"n0": 4}),
+            job("first", role(8), age=9),
+            job("short", role(4), expected_seconds=600),
+        ],
         starts={"short": 4},
         waits={"first": RESOURCES},
     ),
     Scenario(
         "a long job does not pass",
         nodes(1),
-        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(8), age=9), job("long", role(4), expected_seconds=9000)],
+        [
+            running(job("x", role(4), expected_seconds=7200), {"n0": 4}),
+            job("first", role(8), age=9),
+            job("long", role(4), expected_seconds=9000),
+        ],
         waits={"first": RESOURCES, "long": BEHIND},
     ),
     Scenario(
         "a job of unknown length does not pass",
         nodes(1),
-        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(8), age=9), job("unknown", role(4))],
+        [
+            running(job("x", role(4), expected_seconds=7200), {"n0": 4}),
+            job("first", role(8), age=9),
+            job("unknown", role(4)),
+        ],
         waits={"first": RESOURCES, "unknown": BEHIND},
     ),
     Scenario(
         "a deadline is a promise, too",
         nodes(1),
-        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(8), age=9), job("short", role(4), deadline_seconds=600)],
+        [
+            running(job("x", role(4), expected_seconds=7200), {"n0": 4}),
+            job("first", role(8), age=9),
+            job("short", role(4), deadline_seconds=600),
+        ],
         starts={"short": 4},
         waits={"first": RESOURCES},
     ),
     Scenario(
         "a long job passes beside the reserved place",
         nodes(2),
-        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), running(job("y", role(2)), {"n1": 2}), job("first", role(8), within="node", age=9), job("long", role(4))],
+        [
+            running(job("x", role(4), expected_seconds=7200), {"n0": 4}),
+            running(job("y", role(2)), {"n1": 2}),
+            job("first", role(8), within="node", age=9),
+            job("long", role(4)),
+        ],
         starts={"long": {"n1": 4}},
         waits={"first": Constraint.TOPOLOGY},
     ),
@@ -615,27 +688,43 @@ BACKFILL = [
     Scenario(
         "when patience is over nobody passes",
         nodes(2),
-        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(16), age=30_000), job("short", role(4), expected_seconds=60)],
+        [
+            running(job("x", role(4), expected_seconds=7200), {"n0": 4}),
+            job("first", role(16), age=30_000),
+            job("short", role(4), expected_seconds=60),
+        ],
         waits={"first": RESOURCES, "short": BEHIND},
     ),
     Scenario(
         "except where the first in line cannot go anyway",
         [node("n0"), node("n1", kind="h200")],
-        [running(job("x", role(4), expected_seconds=7200), {"n0": 4}), job("first", role(8), kinds=["a100"], age=30_000), job("j", role(4), kinds=["h200"])],
+        [
+            running(job("x", role(4), expected_seconds=7200), {"n0": 4}),
+            job("first", role(8), kinds=["a100"], age=30_000),
+            job("j", role(4), kinds=["h200"]),
+        ],
         starts={"j": {"n1": 4}},
         waits={"first": RESOURCES},
     ),
     Scenario(
         "the place of a gang for which others are stopped is kept",
         nodes(1),
-        [running(job("x", role(4), priority=10), {"n0": 4}), job("first", role(8), age=9), job("j", role(4), priority=20)],
+        [
+            running(job("x", role(4), priority=10), {"n0": 4}),
+            job("first", role(8), age=9),
+            job("j", role(4), priority=20),
+        ],
         waits={"first": MAKING_ROOM, "j": BEHIND},
         evicts={"x": "first"},
     ),
     Scenario(
         "the shortest first, if so wished",
         nodes(1),
-        [job("long", role(8), age=9, expected_seconds=900), job("short", role(8), expected_seconds=60), job("unknown", role(8), age=99)],
+        [
+            job("long", role(8), age=9, expected_seconds=900),
+            job("short", role(8), expected_seconds=60),
+            job("unknown", role(8), age=99),
+        ],
         policies=Policies(job_order=ShortestFirst()),
         starts={"short": 8},
         waits={"long": RESOURCES, "unknown": RESOURCES},

@@ -5,6 +5,7 @@ for it, or it is told why not; the first that must wait gets a reservation that 
 is left to elastic gangs.  Nothing outside this module sees a cycle half done.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 from gangline.model import JobId, QueueName, Timestamp
@@ -16,7 +17,7 @@ from gangline.scheduling.line import Line, Turn
 from gangline.scheduling.memory import Memory
 from gangline.scheduling.placement import Layout, Seats, Shortfall, placement_of
 from gangline.scheduling.policies import DEFAULT_POLICIES, Policies
-from gangline.scheduling.quota import Branch, Measure, QueueTree
+from gangline.scheduling.quota import Branch, QueueTree
 from gangline.scheduling.reasons import HOLDERS_SHOWN, Reasons
 from gangline.scheduling.reservation import Floor
 from gangline.scheduling.room import Room
@@ -25,7 +26,6 @@ from gangline.scheduling.snapshot import Snapshot
 from gangline.scheduling.surplus import Surplus, scale_down
 from gangline.scheduling.table import Bools, Ints
 from gangline.scheduling.usage import remember_usage
-from gangline.scheduling.victims import held_amounts
 
 HOPELESS = frozenset({Constraint.NODES, Constraint.TOO_LARGE})
 """No stopping and no waiting helps against these."""
@@ -45,7 +45,7 @@ class _Cycle:
     def __init__(self, snapshot: Snapshot, policies: Policies) -> None:
         self.snapshot = snapshot
         self.policies = policies
-        self.measure = Measure(snapshot.table)
+        self.measure = snapshot.holdings.measure
         self.tree = QueueTree(snapshot.queues, self.measure)
         self.floor = Floor(snapshot, policies)
         self.room = Room(self.floor, self.tree)
@@ -60,18 +60,19 @@ class _Cycle:
 
     def count(self) -> None:
         """Book what is used, count what is asked for, divide the cluster among the queues, form the line."""
-        for held in self.snapshot.held.values():
-            leaf = self.tree.branches.get(held.job.spec.queue)
-            if leaf is not None:
-                amounts = held_amounts(held, self.snapshot, self.tree)
-                self.tree.book(leaf, amounts)
-                if held.releasing:
-                    self.tree.leave(leaf, amounts)
+        for name, used in self.snapshot.holdings.used.items():
+            if name in self.tree.branches:
+                self.tree.book(self.tree.branches[name], used)
+        for held in self.floor.releasing():
+            if held.job.spec.queue in self.tree.branches:
+                self.tree.leave(self.tree.branches[held.job.spec.queue], held.amounts)
         half_life = self.policies.usage_half_life_seconds
         self.usage = remember_usage(self.tree, self.snapshot.memory, self.snapshot.now, half_life)
         ready = [gang for gang in self.snapshot.waiting.values() if self._admit(gang)]
-        for gang in ready:
-            self.tree.ask(self.tree.branches[gang.job.spec.queue], self._need(gang.demand))
+        asked = Counter((gang.job.spec.queue, id(gang.demand)) for gang in ready)
+        demands = {id(gang.demand): gang.demand for gang in ready}
+        for (name, demand), times in asked.items():
+            self.tree.ask(self.tree.branches[name], self._need(demands[demand]) * times)
         self.tree.settle()
         self.line.fill(ready, [nomination.job_id for nomination in self.room.owed()])
 
@@ -108,7 +109,7 @@ class _Cycle:
     def _class(self, turn: Turn) -> tuple[object, ...]:
         """Gangs of one class get the same answer, so a refusal is worked out once."""
         at = self.floor.at
-        in_time = at is not None and ends_by(turn.gang.job, self.snapshot.now, at)
+        in_time = at is not None and ends_by(turn.gang, self.snapshot.now, at)
         return (id(turn.gang.demand), id(turn.leaf), turn.rank, in_time)
 
     def _serve(self, turn: Turn, key: tuple[object, ...]) -> Explanation | None:
@@ -128,8 +129,11 @@ class _Cycle:
         return None
 
     def _start(self, turn: Turn, layout: Layout) -> None:
-        for seats in layout:
-            self.tree.book_seats(turn.leaf, seats.need.row, list(seats.each()))
+        if self.tree.typed:
+            for seats in layout:
+                self.tree.book_seats(turn.leaf, seats.need.row, list(seats.each()))
+        else:
+            self.tree.book(turn.leaf, self._need(turn.gang.demand))
         self.floor.now.draft.commit()
         self.line.served(turn.leaf)
         self.layouts[turn.gang.job.id] = list(layout)

@@ -108,6 +108,21 @@ class Draft:
             for row, slot in zip(rows, slots, strict=True):
                 self._close(row, slot, need.part)
 
+    def take_each(self, need: Need, rows: Sequence[int]) -> tuple[int, ...]:
+        """Occupy room for one replica on each of ``rows``; returns the slots they share."""
+        if need.part:
+            return tuple(slot for row in rows for slot in self.take(need, row))
+        self.retake(need, rows)
+        return ()
+
+    def release_many(self, rows: Ints, amounts: Ints) -> None:
+        """Give back ``amounts[i]`` on ``rows[i]``; a row may occur often. For replicas that share no GPU."""
+        touched = np.unique(rows)
+        self._remember(touched)
+        for column in np.flatnonzero(amounts.any(axis=0)).tolist():
+            sums = np.bincount(rows, weights=amounts[:, column], minlength=len(self.free))
+            self.free[touched, column] += sums[touched].astype(np.int64)
+
     def retake(self, need: Need, rows: Sequence[int], slots: Sequence[int] = ()) -> None:
         """Occupy again exactly what ``release`` gave back, in the same GPUs."""
         if not rows:

@@ -1,8 +1,7 @@
 """When running gangs are expected to end: declared run times, and a guess where none was declared."""
 
 from gangline.model import Job, Timestamp
-from gangline.scheduling.holdings import Held
-from gangline.scheduling.plugins.costs import launched_at
+from gangline.scheduling.holdings import Held, Waiting
 
 SHORTEST_GUESS_SECONDS = 60.0
 
@@ -15,7 +14,7 @@ def expected_end(gang: Held, now: Timestamp) -> Timestamp:
     """
     if gang.releasing:
         return now
-    launched = launched_at(gang)
+    launched = gang.launched_at
     declared = gang.job.spec.policy.expected_seconds
     if declared is not None and launched + declared > now:
         end = launched + declared
@@ -24,10 +23,9 @@ def expected_end(gang: Held, now: Timestamp) -> Timestamp:
     return Timestamp(end if gang.job.deadline_at is None else max(min(end, gang.job.deadline_at), now))
 
 
-def ends_by(job: Job, now: Timestamp, limit: Timestamp) -> bool:
-    """Whether a job that starts now has promised to be gone by then: declared run time, or its deadline."""
-    promises = [seconds for seconds in (job.spec.policy.expected_seconds, job.spec.policy.deadline_seconds) if seconds]
-    return bool(promises) and now + min(promises) <= limit
+def ends_by(gang: Waiting, now: Timestamp, limit: Timestamp) -> bool:
+    """Whether a gang that starts now has promised to be gone by then: declared run time, or its deadline."""
+    return gang.promise is not None and now + gang.promise <= limit
 
 
 def waiting_since(job: Job) -> Timestamp:

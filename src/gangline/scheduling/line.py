@@ -1,8 +1,8 @@
 """The line of waiting gangs: nominated ones first, then the queues in turn, each in its own order."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
 
 from gangline.model import JobId, QueueName, Timestamp
 from gangline.scheduling.holdings import Waiting
@@ -10,8 +10,7 @@ from gangline.scheduling.policies import Policies
 from gangline.scheduling.quota import Branch, QueueTree
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """A gang whose turn it is, its queue, and how important it is there (the lower the more)."""
 
     gang: Waiting
@@ -26,56 +25,63 @@ class Line:
         self._tree = tree
         self._policies = policies
         self._now = now
-        self._gangs: dict[int, deque[Waiting]] = {}
-        self._pending: dict[int, int] = {}
+        self._gangs: dict[int, Iterator[Turn]] = {}
+        self._next: dict[int, Turn] = {}
+        self._open: dict[int, int] = {}
+        """For every branch, how many leaves at or below it still have somebody waiting."""
         self._keys: dict[int, tuple[object, ...]] = {}
         self._nominated: list[Turn] = []
 
     def fill(self, gangs: Iterable[Waiting], nominated: Iterable[JobId] = ()) -> None:
         """Let everybody in; each must belong to a leaf of the tree."""
         owed = {job_id: number for number, job_id in enumerate(nominated)}
-        by_queue: dict[QueueName, list[Waiting]] = {}
+        by_queue: dict[QueueName, list[tuple[tuple[object, ...], Turn]]] = {}
+        order, now, branches = self._policies.job_order, self._now, self._tree.branches
         for gang in gangs:
-            if gang.job.id in owed:
-                self._nominated.append(self.turn(gang, self._tree.branches[gang.job.spec.queue]))
+            job = gang.job
+            queue = job.spec.queue
+            turn = Turn(gang, branches[queue], order.rank(job, now))
+            if job.id in owed:
+                self._nominated.append(turn)
             else:
-                by_queue.setdefault(gang.job.spec.queue, []).append(gang)
+                key = (turn.rank, order.key(job, now), job.created_at, job.id)
+                by_queue.setdefault(queue, []).append((key, turn))
         self._nominated.sort(key=lambda turn: owed[turn.gang.job.id])
         for name, members in by_queue.items():
-            branch: Branch | None = self._tree.branches[name]
-            self._gangs[id(branch)] = deque(sorted(members, key=self.key))
-            while branch is not None:
-                self._pending[id(branch)] = self._pending.get(id(branch), 0) + len(members)
-                branch = branch.parent
-
-    def turn(self, gang: Waiting, leaf: Branch) -> Turn:
-        """A gang with its queue and rank."""
-        return Turn(gang, leaf, self._policies.job_order.rank(gang.job, self._now))
-
-    def key(self, gang: Waiting) -> tuple[object, ...]:
-        """The order inside a queue."""
-        order = self._policies.job_order
-        return (order.rank(gang.job, self._now), order.key(gang.job, self._now), gang.job.created_at, gang.job.id)
+            members.sort(key=itemgetter(0))
+            leaf = branches[name]
+            self._gangs[id(leaf)] = iter([turn for _, turn in members])
+            self._advance(leaf)
+            for branch in (*leaf.path, self._tree.root):
+                self._open[id(branch)] = self._open.get(id(branch), 0) + 1
 
     def __iter__(self) -> Iterator[Turn]:
         yield from self._nominated
-        while self._pending.get(id(self._tree.root)):
+        while self._open.get(id(self._tree.root)):
             leaf = self._descend(self._tree.root)
-            gang = self._gangs[id(leaf)].popleft()
-            branch: Branch | None = leaf
-            while branch is not None:
-                self._pending[id(branch)] -= 1
-                branch = branch.parent
-            yield self.turn(gang, leaf)
+            turn = self._next.pop(id(leaf))
+            if not self._advance(leaf):
+                for branch in (*leaf.path, self._tree.root):
+                    self._open[id(branch)] -= 1
+            yield turn
 
     def served(self, leaf: Branch) -> None:
         """A queue has got something: its share, and that of the queues above it, is no longer what it was."""
         for branch in leaf.path:
             self._keys.pop(id(branch), None)
 
+    def _advance(self, leaf: Branch) -> bool:
+        turn = next(self._gangs[id(leaf)], None)
+        if turn is not None:
+            self._next[id(leaf)] = turn
+        return turn is not None
+
     def _descend(self, branch: Branch) -> Branch:
         while branch.children:
-            waiting = [child for child in branch.children if self._pending.get(id(child))]
+            if len(branch.children) == 1:
+                branch = branch.children[0]
+                continue
+            waiting = [child for child in branch.children if self._open.get(id(child))]
             branch = waiting[0] if len(waiting) == 1 else min(waiting, key=self._queue_key)
         return branch
 

@@ -37,6 +37,8 @@ class Seats:
 
 Layout = tuple[Seats, ...]
 
+ONE = np.ones(1, dtype=np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
@@ -76,14 +78,24 @@ class Needs:
 
 
 class _Cached:
-    """Counts and scores of one shape, correct up to a position in the draft's list of changes."""
+    """Counts and scores of one shape, correct up to a position in the draft's list of changes.
 
-    __slots__ = ("counts", "position", "scores")
+    ``total`` is the sum of the counts; a node without room has an infinite score.
+    """
+
+    __slots__ = ("counts", "position", "scores", "total")
 
     def __init__(self, counts: Ints, scores: Floats, position: int) -> None:
         self.counts = counts
-        self.scores = scores
+        self.scores = np.where(counts > 0, scores, np.inf)
+        self.total = int(counts.sum())
         self.position = position
+
+    def refresh(self, rows: Ints, counts: Ints, scores: Floats) -> None:
+        """Replace what is known of some rows."""
+        self.total += int(counts.sum()) - int(self.counts[rows].sum())
+        self.counts[rows] = counts
+        self.scores[rows] = np.where(counts > 0, scores, np.inf)
 
 
 class Placer:
@@ -98,6 +110,13 @@ class Placer:
 
     def place(self, demand: Demand, allowed: Bools | None = None) -> Layout | Shortfall:
         """Take room for the least that the gang can live with. On a shortfall nothing is taken."""
+        if demand.plain and allowed is None:
+            role = demand.roles[0]
+            need = self.needs.of(role.shape)
+            possible = self._cached(need, packed=demand.packed).total
+            if possible < role.least:
+                return Shortfall(role, possible)
+            return (self._seat(role, need, role.least, demand, None),)
         worst: Shortfall | None = None
         for mask, level in self._options(demand, allowed):
             found = self._place_in(demand, mask)
@@ -196,8 +215,8 @@ class Placer:
         counts = self._masked(need, demand, allowed)
         scores = self._cached(need, packed=demand.packed).scores
         if wanted == 1:
-            row = int(np.where(counts > 0, scores, np.inf).argmin())
-            rows, taken = np.array([row]), np.ones(1, dtype=np.int64)
+            best = scores if allowed is None else np.where(allowed, scores, np.inf)
+            rows, taken = np.array([best.argmin()]), ONE
         elif demand.packed:
             rows, taken = pack(counts, scores, wanted)
         else:
@@ -218,9 +237,8 @@ class Placer:
             known = _Cached(self.draft.counts(need), score.score(self.draft, need, self._every_row), len(changed))
             self._cache[key] = known
         elif known.position < len(changed):
-            rows = np.unique(np.array(changed[known.position :], dtype=np.int64))
-            known.counts[rows] = self.draft.counts(need, rows)
-            known.scores[rows] = score.score(self.draft, need, rows)
+            rows = np.array(sorted(set(changed[known.position :])), dtype=np.int64)
+            known.refresh(rows, self.draft.counts(need, rows), score.score(self.draft, need, rows))
             known.position = len(changed)
         return known
 

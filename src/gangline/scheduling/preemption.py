@@ -76,6 +76,8 @@ class Attempt:
             where |= self._placer.needs.of(role.shape).allowed
         if self._allowed is not None:
             where &= self._allowed
+        if where.all():
+            return list(units)
         flags: list[bool] = where.tolist()
         return [unit for unit in units if any(flags[row] for role in unit.roles for row in role.rows)]
 
@@ -153,9 +155,7 @@ class Attempt:
         return fits
 
     def _release(self, units: Sequence[Unit]) -> None:
-        for unit in units:
-            for role in unit.roles:
-                self._draft.release(self._holdings.need(role.shape), role.rows, role.slots)
+        self._holdings.release(self._draft, [role for unit in units for role in unit.roles])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,53 +10,11 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from gangline.model import Queue, QueueName, Resources
+from gangline.model import Queue, QueueName
 from gangline.model.queue import ROOT_QUEUE
 from gangline.scheduling.draft import MANY
-from gangline.scheduling.shapes import Demand
-from gangline.scheduling.table import FIXED_COLUMNS, GPU, Bools, Floats, Ints, NodeTable
-
-COUNTED = ("cpu_millis", "memory_mib", "gpu_millis")
-"""Every queue is measured in these and in extended resources; ``gpu_millis.TYPE`` counts the GPUs of one type."""
-
-
-class Measure:
-    """Turns amounts and placements into vectors over the counted resources of one table."""
-
-    def __init__(self, table: NodeTable) -> None:
-        self._table = table
-        self.gpu_types = table.gpu_type.ids
-        extended = table.columns[len(FIXED_COLUMNS) :]
-        self.names = (*COUNTED, *extended, *(f"gpu_millis.{name}" for name in table.gpu_type.names))
-        self.typed = slice(len(COUNTED) + len(extended), len(self.names))
-        capacity = table.capacity[table.usable]
-        per_type = [capacity[table.gpu_type.ids[table.usable] == number, GPU].sum() for number in self._types()]
-        self._columns = [table.columns.index(name) for name in (*COUNTED, *extended)]
-        self.total: Ints = np.array([*capacity[:, self._columns].sum(axis=0), *per_type], dtype=np.int64)
-
-    def _types(self) -> range:
-        return range(len(self._table.gpu_type.names))
-
-    def of_amounts(self, amounts: Mapping[str, int]) -> Ints:
-        """A vector without regard to GPU types, for example of a gang that has no place yet."""
-        return np.array([amounts.get(name, 0) for name in self.names], dtype=np.int64)
-
-    def of_limit(self, limit: Resources | None) -> Ints:
-        """A ceiling; what it does not mention is unlimited, and zero of a named one means none."""
-        if limit is None:
-            return np.full(len(self.names), MANY, dtype=np.int64)
-        amounts = limit.amounts()
-        return np.array([amounts.get(name, MANY) for name in self.names], dtype=np.int64)
-
-    def of_rows(self, row: Ints, rows: Sequence[int] | Ints) -> Ints:
-        """What replicas that each take ``row`` use on these nodes."""
-        used = np.zeros(len(self.names), dtype=np.int64)
-        used[: self.typed.start] = row[self._columns] * len(rows)
-        if row[GPU]:
-            types = self._table.gpu_type.ids[np.asarray(rows, dtype=np.int64)]
-            used[self.typed] = row[GPU] * np.bincount(types[types >= 0], minlength=len(self._types()))
-        return used
-
+from gangline.scheduling.measure import Measure
+from gangline.scheduling.table import Bools, Floats, Ints
 
 class Branch:
     """One queue in the tree, with what its jobs (and those of queues below it) use and ask for.
@@ -115,6 +73,9 @@ class QueueTree:
         known = {queue.name: queue for queue in queues or (ROOT_QUEUE,)}
         for name in sorted(known):
             self._grow(known, name, frozenset())
+        typed = measure.typed
+        self.typed = any((branch.ceiling[typed] < MANY).any() for branch in self.branches.values())
+        """Whether any queue limits the GPUs of one type; otherwise nobody need count them."""
 
     def _grow(self, known: Mapping[QueueName, Queue], name: QueueName, below: frozenset[QueueName]) -> Branch:
         if name not in self.branches:
@@ -142,7 +103,7 @@ class QueueTree:
 
     def book_seats(self, leaf: Branch, row: Ints, rows: Sequence[int]) -> None:
         """Count replicas that a job of this queue has got on these nodes."""
-        self.book(leaf, self.measure.of_rows(row, rows))
+        self.book(leaf, self.measure.of_rows(row, rows) if self.typed else self.measure.of_count(row, len(rows)))
 
     def ask(self, leaf: Branch, amounts: Ints) -> None:
         """Count something that a job of this queue wants."""
@@ -212,14 +173,15 @@ class QueueTree:
 
     def headroom(self, leaf: Branch, row: Ints) -> int:
         """How many more replicas of this size the ceilings allow."""
-        amounts = self.measure.of_rows(row, ())
-        amounts[: self.measure.typed.start] = self.measure.of_rows(row, (0,))[: self.measure.typed.start]
+        amounts = self.measure.of_count(row, 1)
         asked = amounts > 0
         rooms = [((branch.ceiling - branch.used)[asked] // amounts[asked]).min(initial=MANY) for branch in leaf.path]
         return int(max(min(rooms), 0))
 
     def open_types(self, leaf: Branch, gpu_millis: int) -> Bools | None:
         """Nodes whose GPU type every queue on the path has this much left of; None when all are open."""
+        if not self.typed:
+            return None
         mask: Bools | None = None
         types = self.measure.gpu_types
         for branch in leaf.path:
@@ -246,8 +208,3 @@ def water_fill(available: Ints, branches: Sequence[Branch], demands: Sequence[In
         step = np.where(total > 0, thirsty * left / np.maximum(total, 1.0), 0.0)
         level = np.minimum(level + step, wanted)
     return [np.floor(row + 1e-6).astype(np.int64) for row in level]
-
-
-def amounts_of(demand: Demand, measure: Measure, *, wanted: bool = False) -> Ints:
-    """What a gang without a place would use, GPU types aside."""
-    return measure.of_amounts(demand.total(wanted=wanted))

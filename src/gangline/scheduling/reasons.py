@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gangline.model import JobId, Timestamp
+from gangline.model import JobId
 from gangline.scheduling.draft import Draft
 from gangline.scheduling.explanation import Constraint, Excluded, Explanation, amount_text
-from gangline.scheduling.forecast import expected_end
 from gangline.scheduling.placement import Placer, Shortfall
 from gangline.scheduling.reservation import Floor
 from gangline.scheduling.shapes import Demand
@@ -23,7 +22,6 @@ class Reasons:
         self._floor = floor
         self._table = floor.snapshot.table
         self._empty: Placer | None = None
-        self._by_end: list[tuple[Timestamp, JobId, Ints]] | None = None
 
     def short(self, demand: Demand, short: Shortfall, *, behind: JobId | None = None) -> Explanation:
         """Why this gang did not get a place."""
@@ -107,25 +105,12 @@ class Reasons:
         return missing
 
     def _holders(self, allowed: Bools) -> tuple[JobId, ...]:
-        if self._by_end is None:
-            now = self._floor.snapshot.now
-            self._by_end = sorted(
-                (
-                    (
-                        expected_end(gang, now),
-                        gang.job.id,
-                        np.array([row for role in gang.roles for row in role.rows], dtype=np.int64),
-                    )
-                    for gang in self._floor.snapshot.held.values()
-                ),
-                key=lambda entry: entry[:2],
-            )
         found: list[JobId] = []
-        for _, job_id, rows in self._by_end:
+        for gang in self._floor.by_end():
             if len(found) == HOLDERS_SHOWN:
                 break
-            if allowed[rows].any():
-                found.append(job_id)
+            if any(allowed[row] for role in gang.roles for row in role.rows):
+                found.append(gang.job.id)
         return tuple(found)
 
     def _helps(self, demand: Demand, short: Shortfall) -> Iterator[str]:

@@ -6,6 +6,7 @@ other one in the third.
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -33,6 +34,7 @@ class Floor:
         self._later: Draft | None = None
         self._both: Placer | None = None
         self._closed: Bools | None = None
+        self._by_end: list[Held] | None = None
         self._gone: set[JobId] = set()
         """Gangs whose machines count as free later."""
 
@@ -41,7 +43,7 @@ class Floor:
         if self._both is None:
             return self.now.place(gang.demand, allowed)
         allowed = self.still_open(allowed)
-        in_time = self.at is not None and ends_by(gang.job, self.snapshot.now, self.at)
+        in_time = self.at is not None and ends_by(gang, self.snapshot.now, self.at)
         found = (self.now if in_time else self._both).place(gang.demand, allowed)
         if not isinstance(found, Shortfall):
             for seats in found:
@@ -84,11 +86,17 @@ class Floor:
         self._refresh()
 
     def reserve(self, gang: Waiting) -> Timestamp | None:
-        """Find out when the first gang in line will fit, and keep that place; None when it never will."""
-        leaving = sorted(self.snapshot.held.values(), key=lambda held: (self._end(held), held.job.id))
-        low, high = 0, len(leaving)
-        if isinstance(self._after(leaving[:high]).place(gang.demand), Shortfall):
-            return None
+        """Find out when the first gang in line will fit, and keep that place; None when it never will.
+
+        The search doubles its reach before it halves it: the gang usually fits long before everybody is gone.
+        """
+        leaving = self.by_end()
+        low, high = 0, 1
+        while isinstance(self._after(leaving[:high]).place(gang.demand), Shortfall):
+            if high >= len(leaving):
+                return None
+            low, high = high + 1, min(2 * high, len(leaving))
+        high = min(high, len(leaving))
         while low < high:
             middle = (low + high) // 2
             if isinstance(self._after(leaving[:middle]).place(gang.demand), Shortfall):
@@ -107,6 +115,15 @@ class Floor:
         """Gangs that are on their way out already."""
         return [held for held in self.snapshot.held.values() if held.releasing]
 
+    def by_end(self) -> list[Held]:
+        """Everybody who holds machines, those who will be gone first first."""
+        if self._by_end is None:
+            now = self.snapshot.now
+            ends = [(expected_end(held, now), held.job.id, held) for held in self.snapshot.held.values()]
+            ends.sort(key=itemgetter(0, 1))
+            self._by_end = [held for _, _, held in ends]
+        return self._by_end
+
     def _end(self, held: Held) -> Timestamp:
         return expected_end(held, self.snapshot.now)
 
@@ -116,8 +133,7 @@ class Floor:
         return Placer(draft, self.needs, self.policies)
 
     def _release(self, draft: Draft, gone: Sequence[Held]) -> None:
-        for held in gone:
-            self.snapshot.holdings.release(draft, held)
+        self.snapshot.holdings.release(draft, [role for held in gone for role in held.roles])
 
     def _open(self, gang: Waiting, later: Draft, at: Timestamp) -> Draft:
         self.first, self.at, self._later = gang.job.id, at, later

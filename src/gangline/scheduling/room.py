@@ -60,7 +60,7 @@ class Room:
             self._carry_out(turn, Plan(forced, layout))
             return True
         plan = attempt.stopping([unit for unit in self._units(turn) if unit not in forced])
-        if plan is None and self._policies.defragmentation:
+        if plan is None and self._policies.defragmentation and self._floor.first is None:
             plan = attempt.moving(self._movable(turn))
         if plan is None:
             return False

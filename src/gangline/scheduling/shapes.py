@@ -73,6 +73,11 @@ class Demand:
         """Whether some role may have more replicas than it must."""
         return any(role.wanted > role.least for role in self.roles)
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is one role that may go anywhere: most gangs, and the quickest to place."""
+        return len(self.roles) == 1 and self.within is None and len(self.roles[0].shape.gpu_types) <= 1
+
     def total(self, *, wanted: bool = False) -> dict[str, int]:
         """Everything the gang needs to live (or, ``wanted``, to be complete), by resource."""
         sums: dict[str, int] = {}

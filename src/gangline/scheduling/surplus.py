@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
-from gangline.model import JobId, NodeName, Phase, ReplicaId, ReplicaState, RoleName
+from gangline.model import JobId, NodeName, ReplicaId
 from gangline.scheduling.decision import Grow, Shrink
 from gangline.scheduling.holdings import Held, Waiting
 from gangline.scheduling.line import Line, Turn
@@ -15,14 +15,11 @@ from gangline.scheduling.shapes import Demand, RoleDemand
 from gangline.scheduling.snapshot import Snapshot
 from gangline.scheduling.table import GPU, Bools
 
-RESIZABLE_PHASES = frozenset({Phase.STARTING, Phase.DOWNLOADING, Phase.PROCESSING})
-"""A gang that is storing its results needs nobody new."""
-
 
 def scale_down(snapshot: Snapshot, busy: Collection[JobId]) -> Iterator[Shrink]:
     """Take from every gang what it has beyond what its user wants, the highest indexes first."""
     for job_id, gang in snapshot.held.items():
-        if job_id in busy or not _resizable(gang):
+        if job_id in busy or not gang.resizable:
             continue
         removed = tuple(
             ReplicaId(role.role, index)
@@ -47,7 +44,7 @@ class Surplus:
         running = [
             Waiting(job=gang.job, demand=gang.demand)
             for job_id, gang in self._snapshot.held.items()
-            if job_id not in busy and self._short(gang)
+            if gang.resizable and job_id not in busy and self._short(gang)
         ]
         line = Line(self._tree, self._floor.policies, self._snapshot.now)
         line.fill([*starting, *running])
@@ -64,11 +61,8 @@ class Surplus:
 
     def _short(self, gang: Held) -> bool:
         """Whether a running gang has fewer replicas than it wants, and may have more."""
-        return (
-            _resizable(gang)
-            and any(role.wanted > len(_present(gang, role.role)) for role in gang.demand.roles)
-            and any(role.elastic for role in gang.job.spec.roles)
-            and gang.job.spec.queue in self._tree.branches
+        return gang.job.spec.queue in self._tree.branches and any(
+            role.wanted > len(gang.present(role.role)) for role in gang.demand.roles
         )
 
     def _complete(self, turn: Turn) -> None:
@@ -84,7 +78,7 @@ class Surplus:
         for role in turn.gang.demand.roles:
             if not gang.job.spec.role(role.role).elastic:
                 continue
-            present = _present(gang, role.role)
+            present = gang.present(role.role)
             free = (index for index in range(role.wanted) if index not in present)
             for seats in self._extend(turn, role, role.wanted - len(present), rows):
                 for row in seats.each():
@@ -115,18 +109,5 @@ class Surplus:
         return np.asarray(domains.ids == domains.ids[rows[0]])
 
 
-def _resizable(gang: Held) -> bool:
-    return not gang.releasing and gang.job.phase in RESIZABLE_PHASES
-
-
 def _beyond(gang: Held, role: RoleDemand) -> int:
     return max(len(gang.role(role.role).indexes) - role.wanted, 0)
-
-
-def _present(gang: Held, role: RoleName) -> frozenset[int]:
-    """Indexes that are taken. Only a lost replica leaves its index free: one that failed would fail again."""
-    return frozenset(
-        status.id.index
-        for status in gang.job.replicas
-        if status.id.role == role and status.state is not ReplicaState.LOST
-    )

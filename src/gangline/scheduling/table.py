@@ -66,7 +66,7 @@ class NodeTable:
     gpu_type: Interned
     _labels: dict[str, Interned] = field(default_factory=dict)
     _levels: dict[str, Interned] = field(default_factory=dict)
-    _taints: list[tuple[Taint, Bools]] = field(default_factory=list)
+    _taints: list[Sequence[tuple[Taint, Bools]]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -99,11 +99,13 @@ class NodeTable:
                 for taint in node.taints:
                     if taint.effect != "PreferNoSchedule":
                         carriers.setdefault(taint, []).append(row)
-            for taint, rows in carriers.items():
-                mask = np.zeros(len(self.nodes), dtype=np.bool_)
-                mask[rows] = True
-                self._taints.append((taint, mask))
-        return self._taints
+            self._taints.append(tuple((taint, self._mask(rows)) for taint, rows in carriers.items()))
+        return self._taints[0]
+
+    def _mask(self, rows: Sequence[int]) -> Bools:
+        mask = np.zeros(len(self.nodes), dtype=np.bool_)
+        mask[rows] = True
+        return mask
 
     def vector(self, amounts: Mapping[str, int]) -> Ints:
         """Amounts by name as one row of the table; names that no node knows are left out."""

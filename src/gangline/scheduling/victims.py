@@ -8,14 +8,13 @@ import numpy as np
 from gangline.model import JobId, Timestamp
 from gangline.scheduling.holdings import Held, HeldRole
 from gangline.scheduling.line import Turn
-from gangline.scheduling.plugins.costs import launched_at
 from gangline.scheduling.policies import Policies
 from gangline.scheduling.quota import Branch, QueueTree
 from gangline.scheduling.snapshot import Snapshot
 from gangline.scheduling.table import Bools, Ints
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Unit:
     """Something that can be given up on its own: one surplus replica of an elastic gang, or a whole gang.
 
@@ -38,7 +37,7 @@ RANK_WEIGHT = 1e12
 
 
 class Pool:
-    """All gangs that may be stopped for others in this cycle, whoever those are."""
+    """All gangs that may be stopped for others in this cycle, whoever those are, by queue and importance."""
 
     def __init__(self, snapshot: Snapshot, tree: QueueTree, policies: Policies) -> None:
         self._tree = tree
@@ -46,52 +45,56 @@ class Pool:
         self._now = snapshot.now
         self.wakes: list[Timestamp] = []
         self._young: list[tuple[Branch, float, Timestamp]] = []
-        self._units: list[tuple[Branch, float, Unit]] = []
-        self._ranks = {held.job.id: policies.job_order.rank(held.job, snapshot.now) for held in snapshot.held.values()}
-        levels = {rank: number for number, rank in enumerate(sorted(set(self._ranks.values()), reverse=True))}
-        for held in snapshot.held.values():
+        self._classes: dict[tuple[int, float], tuple[Branch, list[Unit]]] = {}
+        rank = policies.job_order.rank
+        ranked = [(rank(held.job, snapshot.now), held) for held in snapshot.held.values() if _may_be_stopped(held)]
+        levels = {each: level for level, each in enumerate(sorted({each for each, _ in ranked}, reverse=True))}
+        for each, held in ranked:
             leaf = tree.branches.get(held.job.spec.queue)
-            if leaf is not None and not held.releasing and held.job.spec.policy.preemptible:
-                self._add(snapshot, held, leaf, levels[self._ranks[held.job.id]])
+            if leaf is not None:
+                self._add(snapshot, held, leaf, each, levels[each])
 
-    def _add(self, snapshot: Snapshot, held: Held, leaf: Branch, level: int) -> None:
-        rank = self._ranks[held.job.id]
-        weight = 1.0 + self._policies.victim_cost.cost(held, self._now) + level * RANK_WEIGHT
-        for role in surplus(held):
-            amounts = self._tree.measure.of_rows(snapshot.holdings.need(role.shape).row, role.rows)
-            self._units.append((leaf, rank, Unit(held, (role,), False, SURPLUS_WEIGHT * (1 + level), amounts)))
-        safe_at = Timestamp(launched_at(held) + self._policies.minimum_run_seconds)
+    def _add(self, snapshot: Snapshot, held: Held, leaf: Branch, rank: float, level: int) -> None:  # noqa: PLR0917
+        units = self._classes.setdefault((id(leaf), rank), (leaf, []))[1]
+        if held.resizable:
+            for role in surplus(held):
+                amounts = self._tree.measure.of_rows(snapshot.holdings.need(role.shape).row, role.rows)
+                units.append(Unit(held, (role,), False, SURPLUS_WEIGHT * (1 + level), amounts))
+        safe_at = Timestamp(held.launched_at + self._policies.minimum_run_seconds)
         if safe_at > self._now:
             self._young.append((leaf, rank, safe_at))
             return
-        amounts = held_amounts(held, snapshot, self._tree)
-        self._units.append((leaf, rank, Unit(held, minimum(held), True, weight, amounts)))
+        weight = 1.0 + self._policies.victim_cost.cost(held, self._now) + level * RANK_WEIGHT
+        roles = minimum(held) if held.resizable else held.roles
+        units.append(Unit(held, roles, True, weight, held.amounts))
 
     def for_turn(self, turn: Turn, taken: set[JobId]) -> list[Unit]:
         """What may be given up for this gang: less important in its own queue, above their share in others."""
-        rank = turn.rank
-        self.wakes += [at for leaf, young, at in self._young if leaf is not turn.leaf or young > rank]
-        own, others = [], []
-        for leaf, unit_rank, unit in self._units:
-            if unit.gang.job.id in taken:
-                continue
-            if leaf is turn.leaf:
+        self.wakes += [at for leaf, young, at in self._young if leaf is not turn.leaf or young > turn.rank]
+        own: list[Unit] = []
+        others: list[tuple[Branch, Unit]] = []
+        for (_, rank), (leaf, units) in self._classes.items():
+            if leaf is not turn.leaf:
+                others += [(leaf, unit) for unit in units if unit.gang.job.id not in taken]
+            elif rank > turn.rank:
+                own += [unit for unit in units if unit.gang.job.id not in taken]
+            elif rank == turn.rank:
                 # Surplus competes on its own, behind everybody's minimum of the same importance.
-                if self._policies.preemption and (unit_rank > rank or (not unit.whole and unit_rank >= rank)):
-                    own.append(unit)
-            else:
-                others.append((leaf, unit))
-        own.sort(key=_order)
-        reclaimed = self._reclaimable(turn, others) if self._policies.reclaim and others else []
-        return sorted((*own, *reclaimed), key=_order)
+                own += [unit for unit in units if not unit.whole and unit.gang.job.id not in taken]
+        if not self._policies.preemption:
+            own = []
+        if self._policies.reclaim and others:
+            own += self._reclaimable(turn, others)
+        return sorted(own, key=_order)
 
     def movable(self, turn: Turn, taken: set[JobId]) -> list[Unit]:
         """Gangs, not more important than this one, that may be moved if all of them find another place."""
-        rank = turn.rank
         units = [
             unit
-            for _, unit_rank, unit in self._units
-            if unit.whole and unit_rank >= rank and unit.gang.job.id not in taken
+            for (_, rank), (_, units) in self._classes.items()
+            if rank >= turn.rank
+            for unit in units
+            if unit.whole and unit.gang.job.id not in taken
         ]
         return sorted(units, key=_order)
 
@@ -101,41 +104,34 @@ class Pool:
         The gang's own queue must stay within what it deserves, or the two would reclaim from each other in turn.
         """
         contended = self._contended()
-        amounts = self._tree.measure.of_amounts(turn.gang.demand.total())
-        sated = {
-            id(branch)
-            for branch in turn.leaf.path
-            if (
-                (branch.used + branch.coming + amounts > np.maximum(branch.deserved, branch.guarantee))
-                & contended
-                & (amounts > 0)
-            ).any()
-        }
+        sated = self._sated(turn, contended)
         left: dict[int, Ints] = {}
         granted = []
         for leaf, unit in sorted(others, key=lambda pair: _order(pair[1])):
-            path = list(_until_shared(leaf, turn.leaf))
             if any(id(branch) in sated for branch in _until_shared(turn.leaf, leaf)):
                 continue
-            if all(self._spare(branch, unit.amounts, contended, left) for branch in path):
+            path = list(_until_shared(leaf, turn.leaf))
+            if all(_spare(branch, unit.amounts, contended, left) for branch in path):
                 for branch in path:
                     left[id(branch)] = left.get(id(branch), branch.used - branch.leaving) - unit.amounts
                 granted.append(unit)
         return granted
+
+    def _sated(self, turn: Turn, contended: Bools) -> set[int]:
+        """Queues on the gang's path that would have more than they deserve once it ran."""
+        amounts = self._tree.measure.of_amounts(turn.gang.demand.total())
+        counts = contended & (amounts > 0)
+        return {
+            id(branch)
+            for branch in turn.leaf.path
+            if (branch.used + branch.coming + amounts > np.maximum(branch.deserved, branch.guarantee))[counts].any()
+        }
 
     def _contended(self) -> Bools:
         """Resources of which more is asked for than there is; only those are worth taking from anybody."""
         tops = self._tree.root.children
         wanted = sum((branch.used + branch.asked for branch in tops), np.zeros_like(self._tree.root.used))
         return np.asarray(wanted > self._tree.measure.total)
-
-    def _spare(self, branch: Branch, amounts: Ints, contended: Bools, left: dict[int, Ints]) -> bool:
-        before = left.get(id(branch), branch.used - branch.leaving)
-        after = before - amounts
-        used = amounts > 0
-        keeps_guarantee = bool((after >= np.minimum(branch.guarantee, before))[used].all())
-        keeps_share = bool((after >= branch.deserved)[used & contended].all())
-        return keeps_guarantee and keeps_share and bool((used & contended).any())
 
 
 def surplus(gang: Held) -> Iterator[HeldRole]:
@@ -158,22 +154,24 @@ def _part(role: HeldRole, which: slice) -> HeldRole:
     )
 
 
-def held_amounts(gang: Held, snapshot: Snapshot, tree: QueueTree) -> Ints:
-    """What a gang uses of its queue's quota."""
-    amounts = np.zeros(len(tree.measure.names), dtype=np.int64)
-    for role in gang.roles:
-        amounts += tree.measure.of_rows(snapshot.holdings.need(role.shape).row, role.rows)
-    return amounts
+def _may_be_stopped(gang: Held) -> bool:
+    return not gang.releasing and gang.job.spec.policy.preemptible
+
+
+def _spare(branch: Branch, amounts: Ints, contended: Bools, left: dict[int, Ints]) -> bool:
+    """Whether a queue can do without this much: it keeps its guarantee, and its share of what is scarce."""
+    before = left.get(id(branch), branch.used - branch.leaving)
+    after = before - amounts
+    used = amounts > 0
+    keeps_guarantee = bool((after >= np.minimum(branch.guarantee, before))[used].all())
+    keeps_share = bool((after >= branch.deserved)[used & contended].all())
+    return keeps_guarantee and keeps_share and bool((used & contended).any())
 
 
 def _order(unit: Unit) -> tuple[float, float, str, int]:
-    newest_first = -launched_at(unit.gang)
-    return (
-        unit.weight,
-        newest_first,
-        unit.gang.job.id,
-        -max((index for role in unit.roles for index in role.indexes), default=0),
-    )
+    newest_first = -unit.gang.launched_at
+    index = unit.roles[0].indexes[-1] if unit.roles[0].indexes else 0
+    return (unit.weight, newest_first, unit.gang.job.id, -index)
 
 
 def _until_shared(leaf: Branch, other: Branch) -> Iterator[Branch]:

@@ -12,17 +12,8 @@ class WorkLost:
 
     def cost(self, gang: Held, now: Timestamp) -> float:
         """Seconds since launch times the size of the gang."""
-        launched = launched_at(gang)
         size = sum(_weight(role.shape.gpu_millis) * len(role.rows) for role in gang.roles)
-        return max(now - launched, 0.0) * size
-
-
-def launched_at(gang: Held) -> Timestamp:
-    """When the present attempt got its machines."""
-    for entry in reversed(gang.job.history):
-        if entry.phase.value == "STARTING":
-            return entry.at
-    return gang.job.started_at or gang.job.created_at
+        return max(now - gang.launched_at, 0.0) * size
 
 
 def _weight(gpu_millis: int) -> float:

@@ -1,0 +1,134 @@
+"""Times of the scheduler's hard cases, beside what this machine needs for a fixed piece of work.
+
+Run: python bench/scheduling_cycle.py   (one core; every line is the best of several runs)
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from gangline.model import (
+    Job,
+    JobId,
+    JobSpec,
+    Node,
+    NodeName,
+    Phase,
+    PhaseEntry,
+    ReplicaId,
+    ReplicaState,
+    ReplicaStatus,
+    Resources,
+    RoleName,
+    RoleSpec,
+    Timestamp,
+)
+from gangline.scheduling import Decision, Policies, decide, take_snapshot
+
+NOW = Timestamp(10_000.0)
+
+
+def machine_baseline() -> float:
+    """Sort a million integers: what a millisecond is worth here."""
+    values = np.random.default_rng(0).integers(0, 1 << 40, 1_000_000)
+    return best_of(lambda: np.sort(values))
+
+
+def best_of(work: Callable[[], object], runs: int = 5) -> float:
+    times = []
+    for _ in range(runs):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def nodes(count: int, gpus: int = 8) -> list[Node]:
+    capacity = Resources(cpu_millis=96_000, memory_mib=1_048_576, gpu_millis=gpus * 1000)
+    return [Node(name=NodeName(f"n{i:05d}"), capacity=capacity, gpu_type="h200") for i in range(count)]
+
+
+def job(name: str, replicas: int, resources: Resources, *, priority: int = 50, created: float = 0.0) -> Job:
+    role = RoleSpec(name=RoleName("worker"), replicas=replicas, command=("train",), resources=resources)
+    at = Timestamp(created)
+    return Job(
+        id=JobId(name),
+        spec=JobSpec(name=name, roles=(role,), priority=priority),
+        created_at=at,
+        history=(PhaseEntry(phase=Phase.QUEUED, at=at, reason="Submitted"),),
+    )
+
+
+def running(waiting: Job, spots: list[str]) -> Job:
+    at = Timestamp(0.0)
+    statuses = tuple(
+        ReplicaStatus(id=ReplicaId(RoleName("worker"), i), node=NodeName(spot), state=ReplicaState.RUNNING)
+        for i, spot in enumerate(spots)
+    )
+    history = (*waiting.history, PhaseEntry(phase=Phase.PROCESSING, at=at, reason="Started"))
+    return Job(
+        id=waiting.id, spec=waiting.spec, created_at=at, history=history, attempt=1, replicas=statuses, holding=True
+    )
+
+
+ONE_GPU = Resources(cpu_millis=4000, memory_mib=16_384, gpu_millis=1000)
+
+
+def timed(name: str, target_ms: float, baseline: float, machines: list[Node], jobs: list[Job], check: Callable[[Decision], bool], runs: int = 5) -> None:
+    taken = best_of(lambda: take_snapshot(nodes=machines, jobs=jobs, queues=(), now=NOW), 1)
+    snapshot = take_snapshot(nodes=machines, jobs=jobs, queues=(), now=NOW)
+    decision = decide(snapshot, Policies())
+    assert check(decision), name
+    seconds = best_of(lambda: decide(snapshot, Policies()), runs)
+    print(
+        f"{name:58} {seconds * 1000:9.2f} ms   target {target_ms:6.0f} ms   "
+        f"{seconds / baseline:7.2f} x baseline   (first snapshot {taken * 1000:.0f} ms)"
+    )
+
+
+def gang_placed(baseline: float) -> None:
+    jobs = [job("big", 1000, ONE_GPU)]
+    timed("1,000-replica gang on 5,000 nodes: placed", 20, baseline, nodes(5000), jobs, lambda d: len(d.starts[0].placement) == 1000)
+
+
+def gang_refused(baseline: float) -> None:
+    machines = nodes(5000)
+    held = [running(job(f"x{i}", 8, ONE_GPU), [machines[i].name] * 8) for i in range(4900)]
+    jobs = [*held, job("big", 1000, ONE_GPU)]
+    timed("1,000-replica gang on 5,000 nodes: refused with reasons", 20, baseline, machines, jobs, lambda d: bool(d.explanations))
+
+
+def victims(baseline: float) -> None:
+    machines = nodes(1000)
+    held = [running(job(f"x{i}-{k}", 1, ONE_GPU, priority=10), [machines[i].name]) for i in range(1000) for k in range(8)]
+    eight = Resources(cpu_millis=32_000, memory_mib=131_072, gpu_millis=8000)
+    jobs = [*held, job("big", 10, eight)]
+    timed("victims for an 80-GPU gang on 1,000 full nodes", 50, baseline, machines, jobs, lambda d: len(d.evictions) == 80)
+
+
+def full_cycle(baseline: float, busy: float, name: str) -> None:
+    machines = nodes(10_000)
+    shapes = [
+        Resources(cpu_millis=1000 * (1 + i % 10), memory_mib=4096 * (1 + i // 10), gpu_millis=1000 * (1 + i % 4))
+        for i in range(50)
+    ]
+    full = Resources(cpu_millis=96_000, memory_mib=1_048_576, gpu_millis=8000)
+    held = [running(job(f"x{i}", 1, full), [machines[i].name]) for i in range(int(10_000 * busy))]
+    order = np.random.default_rng(1).integers(0, 50, 100_000).tolist()
+    jobs = [*held, *(job(f"j{i}", 1, shapes[shape], created=i * 0.01) for i, shape in enumerate(order))]
+    timed(name, 1000, baseline, machines, jobs, lambda d: len(d.starts) + len(d.explanations) == 100_000, runs=2)
+
+
+def main() -> None:
+    baseline = machine_baseline()
+    print(f"baseline: sorting a million integers takes {baseline * 1000:.1f} ms")
+    gang_placed(baseline)
+    gang_refused(baseline)
+    victims(baseline)
+    full_cycle(baseline, 0.9, "10,000 nodes, 90 % full, 100,000 jobs of 50 shapes")
+    # full_cycle(baseline, 0.0, "10,000 empty nodes, 100,000 jobs of 50 shapes")
+
+
+if __name__ == "__main__":
+    main()
