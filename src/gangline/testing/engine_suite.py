@@ -3,11 +3,12 @@
 The suite knows engines only through ``gangline.engines.interface``. What a replica does is named by a ``Program``;
 the subject says what that is in its engine's world.
 """
+# ruff: noqa: D102  -- the names of tests are sentences already
 
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
@@ -49,11 +50,16 @@ class NewsReader:
         self._task = asyncio.create_task(self._read(engine))
 
     async def wait_for(
-        self, kind: type[EventT], *, count: int = 1, where: Callable[[EventT], bool] = bool
+        self,
+        kind: type[EventT],
+        *,
+        count: int = 1,
+        where: Callable[[EventT], bool] = bool,
+        seconds: float = PATIENCE_SECONDS,
     ) -> list[EventT]:
         """Return the first ``count`` events of a kind that satisfy a condition; fails with what came instead."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS), self._arrived:
+            async with asyncio.timeout(seconds), self._arrived:
                 await self._arrived.wait_for(lambda: len(self.of(kind, where)) >= count or self._task.done())
         except TimeoutError:
             raise AssertionError(f"{count} x {kind.__name__} did not come; came: {self.seen}") from None
@@ -122,6 +128,13 @@ def place(spec: JobSpec, node: NodeName, *, job_id: str = "job-1", attempt: int 
 def with_replicas(gang: Gang, replicas: Sequence[GangReplica]) -> Gang:
     """Return the same attempt with other replicas."""
     return Gang(id=gang.id, spec=gang.spec, replicas=tuple(replicas))
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something holds that nobody announces."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await condition():  # noqa: ASYNC110  (there is no event to wait for)
+            await asyncio.sleep(0.02)
 
 
 class EngineSuite:
@@ -234,9 +247,11 @@ class EngineSuite:
         await subject.engine.run(gang)
         await subject.news.wait_for(ReplicaStarted, count=2)
         await subject.engine.run(with_replicas(gang, gang.replicas[:1]))
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while len((await subject.engine.usage()).replicas) > 1:
-                await asyncio.sleep(0.05)
+
+        async def one_is_left() -> bool:
+            return len((await subject.engine.usage()).replicas) == 1
+
+        await eventually(one_is_left)
         (left,) = (await subject.engine.usage()).replicas
         assert left.replica == gang.replicas[0].id
         await self._stop(subject, gang)
@@ -302,7 +317,7 @@ class EngineSuite:
         for attempt, program in ((1, Program.SPEAK), (2, Program.FAIL)):
             gang = await subject.gang(subject.role("worker", program), attempt=attempt)
             await subject.engine.run(gang)
-            await subject.news.wait_for(ReplicaExited, where=lambda event, wanted=attempt: event.attempt == wanted)
+            await subject.news.wait_for(ReplicaExited, count=attempt)
             await self._stop(subject, gang)
         assert await subject.lines() == []
         assert len(await subject.lines(attempt=1)) == 3
@@ -357,6 +372,8 @@ class EngineSuite:
 
     async def _first_line(self, subject: EngineSubject) -> None:
         """Wait until the program itself has spoken: before that it cannot have decided to ignore anything."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await subject.lines():
-                await asyncio.sleep(0.02)
+
+        async def has_spoken() -> bool:
+            return bool(await subject.lines())
+
+        await eventually(has_spoken)

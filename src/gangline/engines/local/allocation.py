@@ -12,9 +12,14 @@ WHOLE_DEVICE = 1000
 
 
 class Allocation:
-    """What is given out on every node, by the orders that are in force."""
+    """What is given out on every node, by the orders that are in force.
 
-    def __init__(self, orders: Iterable[ReplicaOrder]) -> None:
+    ``offset`` says with which of equally free CPUs to begin. Gangs differ in it, so that several engines on one
+    machine, which do not know of each other, do not all crowd onto the first.
+    """
+
+    def __init__(self, orders: Iterable[ReplicaOrder], *, offset: int = 0) -> None:
+        self._offset = offset
         self._cpu_millis: Counter[int] = Counter()
         self._gpu_millis: Counter[str] = Counter()
         for order in orders:
@@ -30,7 +35,9 @@ class Allocation:
     def _choose_cpus(self, node: LocalNode, millis: int) -> list[int]:
         """The least loaded CPUs, as many as the amount rounded up; without an amount, all of the node's."""
         count = min(-(-millis // 1000), len(node.cpus)) or len(node.cpus)
-        return sorted(sorted(node.cpus, key=lambda cpu: (self._cpu_millis[cpu], cpu))[:count])
+        begin = self._offset % len(node.cpus)
+        turned = (*node.cpus[begin:], *node.cpus[:begin])
+        return sorted(sorted(turned, key=lambda cpu: self._cpu_millis[cpu])[:count])
 
     def _choose_gpus(self, node: LocalNode, millis: int) -> dict[str, int]:
         """Whole devices are exclusive. A fraction goes to the fullest device that still has room for it."""

@@ -1,11 +1,14 @@
 """GPUs as ``nvidia-smi`` tells of them. No driver library is linked: a machine without GPUs needs nothing."""
 
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 
 _FIELDS = ("index", "name", "memory.total", "memory.used", "utilization.gpu")
+_NO_MODEL = re.compile(r"nvidia|tesla|geforce|quadro|pcie|sxm\d*|hbm\w*|nvl|\d+gi?b")
+"""Words of a product name that do not say which model it is: maker, family, form and size."""
 _QUERY_SECONDS = 20.0
 
 
@@ -22,9 +25,8 @@ class Device:
     @property
     def type(self) -> str:
         """The model as placement rules name it, for example ``h200`` or ``rtx-a6000``."""
-        words = [word for word in self.name.lower().replace("_", " ").split() if word not in ("nvidia", "tesla")]
-        kept = [word for word in words if not word.endswith(("gb", "gib"))]
-        return "-".join(kept) or "gpu"
+        words = re.split(r"[\s_-]+", self.name.lower())
+        return "-".join(word for word in words if not _NO_MODEL.fullmatch(word)) or "gpu"
 
 
 def find_devices() -> tuple[Device, ...]:

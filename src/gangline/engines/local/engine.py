@@ -1,6 +1,7 @@
 """The local engine: the controller's side. It holds no truth of its own; everything it knows can be read again."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -50,7 +51,7 @@ class LocalEngine:
         )
         self._links: dict[GangId, GangLink] = {}
         self._tasks: dict[GangId, asyncio.Task[None]] = {}
-        self._news: asyncio.Queue[EngineEvent] = asyncio.Queue()
+        self._news: asyncio.Queue[EngineEvent | Exception] = asyncio.Queue()
         self._metric_task: asyncio.Task[None] | None = None
         self._meter = UsageMeter(clock)
 
@@ -67,7 +68,11 @@ class LocalEngine:
             # Whatever the controller remembers: tell it again.
             self._glance(gang.id).look()
             return
-        others = [order for other in self._links.values() if other is not link for order in other.holdings()]
+        others = [
+            order
+            for other in self._links.values()
+            for order in (other.leaving() if other is link else other.holdings())
+        ]
         try:
             order = self._order_writer.write(gang, known=link.order if link else None, nodes=parts, others=others)
         except (EngineError, OSError) as error:
@@ -101,7 +106,10 @@ class LocalEngine:
         """Tell everything that has happened to gangs that are not stopped, then what happens."""
         self._recover()
         while True:
-            yield await self._news.get()
+            event = await self._news.get()
+            if isinstance(event, Exception):
+                raise event
+            yield event
 
     def logs(self, query: LogQuery) -> AsyncIterator[LogLine]:
         """Read output from disk; following ends with the attempt."""
@@ -126,7 +134,7 @@ class LocalEngine:
         if living := [link.gang_id for link in links if not link.stopped]:
             raise EngineError(f"attempt {living[0]} is not stopped yet")
         await asyncio.gather(*(self._tasks[link.gang_id] for link in links))
-        await asyncio.to_thread(shutil.rmtree, self._layout.job(job_id), ignore_errors=True)
+        await asyncio.to_thread(_remove_tree, self._layout.job(job_id))
 
     async def close(self) -> None:
         """Let go of everything in this process; gangs go on without it, and the next engine finds them."""
@@ -150,8 +158,8 @@ class LocalEngine:
         self._layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for gang_id in self._layout.active_gangs():
             link = self._open(gang_id)
-            for order in link.holdings():
-                self._addresses.keep(order.address)
+            for address in link.addresses:
+                self._addresses.keep(address)
 
     def _glance(self, gang_id: GangId) -> GangLink:
         """Read what is known of an attempt, without following it."""
@@ -163,9 +171,13 @@ class LocalEngine:
         return link
 
     async def _serve(self, link: GangLink) -> None:
-        await link.serve()
-        for order in link.holdings():
-            self._addresses.release(order.address)
+        try:
+            await link.serve()
+        except Exception as error:  # noqa: BLE001  (a defect; whoever reads the events must not wait for ever)
+            self._news.put_nowait(error)
+            return
+        for address in link.addresses:
+            self._addresses.release(address)
         del self._links[link.gang_id], self._tasks[link.gang_id]
 
     async def _read_metrics(self) -> None:
@@ -173,6 +185,19 @@ class LocalEngine:
             await asyncio.sleep(_METRIC_SECONDS)
             for link in self._links.values():
                 link.read_metrics()
+
+
+def _remove_tree(folder: Path) -> None:
+    """Remove a directory; jobs may have left parts of it read-only."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        return
+    for inner, _, _ in os.walk(folder):
+        Path(inner).chmod(0o700)
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise EngineError(f"{folder} cannot be removed: {error}") from error
 
 
 _conforms: type[Engine] = LocalEngine

@@ -20,6 +20,7 @@ from gangline.lifecycle.events import GangEvent, GangFailed, GangStopped, Replic
 from gangline.model import Clock, GangId, ReplicaId
 
 _KEEPER = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from keeper.__main__ import main; main()"
+_RUN: dict[str, object] = {"do": "run"}
 _RETRY_SECONDS = 0.2
 _RETRIES_BEFORE_REPORT = 3
 _REPLICA_NEWS = (ReplicaStarted, ReplicaExited, ReplicaLost)
@@ -36,6 +37,8 @@ class GangLink:
         self._publish = publish
         self.order = read_order(self._directory)
         self.record = read_record(self._directory)
+        self.addresses = {replica.address for replica in self.order.replicas} if self.order else set()
+        """Every address this attempt was given."""
         self._leaving: dict[str, ReplicaOrder] = {}
         self._orders: list[dict[str, object]] = []
         """What the controller has asked for in this life; said again to every new keeper."""
@@ -51,9 +54,15 @@ class GangLink:
         return self.record.stopped_at is not None
 
     def holdings(self) -> list[ReplicaOrder]:
-        """Return the orders whose CPUs, GPUs and addresses are taken, those of replicas on their way out included."""
+        """Return the orders whose CPUs and GPUs are taken, those of replicas on their way out included."""
+        if self.stopped:
+            return []
         listed = self.order.replicas if self.order else []
         return [*listed, *self._leaving.values()]
+
+    def leaving(self) -> list[ReplicaOrder]:
+        """Return the orders of replicas that were taken out of the gang and still run."""
+        return list(self._leaving.values())
 
     def run(self, order: Order) -> None:
         """Make what exists agree with an order that is on disk already."""
@@ -61,7 +70,8 @@ class GangLink:
         self._leaving |= {gone.name: gone for gone in self.holdings() if gone.name not in names}
         self._leaving = {name: gone for name, gone in self._leaving.items() if name not in names}
         self.order = order
-        self._say({"do": "run"})
+        self.addresses |= {replica.address for replica in order.replicas}
+        self._say(_RUN)
 
     def finish(self) -> None:
         """Stop what still runs and store the outputs."""
@@ -155,9 +165,10 @@ class GangLink:
         return reader
 
     async def _start_keeper(self, order: Order) -> None:
+        wishes = ["start"] if _RUN in self._orders and not self._stop_wanted else []
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", "-c", _KEEPER, str(self._directory), order.socket_name),
+                *(sys.executable, "-I", "-S", "-c", _KEEPER, str(self._directory), order.socket_name, *wishes),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,

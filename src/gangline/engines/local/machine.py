@@ -78,22 +78,22 @@ def _part_of(cpus: Sequence[int], index: int, count: int) -> tuple[int, ...]:
 
 def _memory_limit_bytes() -> int:
     names = ("memory.max", "memory.limit_in_bytes")
-    return min((_number(path / name) for path in _own_groups() for name in names), default=_UNLIMITED)
+    return min((_number(path / name) for path in _own_groups("memory") for name in names), default=_UNLIMITED)
 
 
 def _cpu_quota_millis() -> int:
     quotas = [_UNLIMITED]
-    for path in _own_groups():
-        fields = _words(path / "cpu.max")
+    for path in _own_groups("cpu"):
+        fields = _words(path / "cpu.max") or _words(path / "cpu.cfs_quota_us") + _words(path / "cpu.cfs_period_us")
         if len(fields) == 2 and fields[0].isdigit():
             quotas.append(int(fields[0]) * 1000 // int(fields[1]))
     return min(quotas)
 
 
-def _own_groups() -> list[Path]:
+def _own_groups(controller: str) -> list[Path]:
     """The control groups this process is in, each with its ancestors: any of them may set a limit."""
     try:
-        hierarchies = cgroups.memory_hierarchies()
+        hierarchies = cgroups.hierarchies(controller)
     except OSError:
         return []
     return [

@@ -45,9 +45,9 @@ class OrderWriter:
         """Make the attempt's directories and its order. Raises EngineError if what it needs is not there."""
         token = known.token if known else secrets.token_hex(8)
         kept = {order.name: order for order in known.replicas} if known else {}
-        addresses = self._addresses(gang, kept)
-        allocation = Allocation([*others, *(kept[name] for name in kept)])
+        allocation = Allocation([*others, *kept.values()], offset=int(token, 16))
         given = {replica.id: self._give(gang, replica, kept, allocation, nodes) for replica in gang.replicas}
+        addresses = self._addresses(gang, kept)
         replicas = [
             ReplicaOrder(
                 name=str(replica.id),
@@ -94,7 +94,8 @@ class OrderWriter:
         allocation: Allocation,
         nodes: Mapping[NodeName, LocalNode],
     ) -> tuple[list[int], dict[str, int]]:
-        if known := kept.get(str(replica.id)):
+        known = kept.get(str(replica.id))
+        if known is not None and known.node == replica.node:
             return known.cpus, known.gpu_millis
         node = nodes.get(replica.node)
         if node is None:

@@ -3,6 +3,7 @@
 The keeper reads and writes the same JSON with the standard library alone (``keeper.orders``, ``keeper.records``).
 """
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -94,7 +95,10 @@ def write_order(directory: Path, order: Order) -> None:
     """Replace an attempt's order, whole or not at all. It carries the job's environment: only its owner may read it."""
     draft = directory / f"{ORDER_FILE}.draft"
     draft.touch(mode=0o600)
-    draft.write_bytes(msgspec.json.encode(order))
+    with draft.open("wb") as file:
+        file.write(msgspec.json.encode(order))
+        file.flush()
+        os.fsync(file.fileno())
     draft.replace(directory / ORDER_FILE)
 
 

@@ -1,4 +1,6 @@
-"""Start a keeper for one attempt directory: ``python -I -S -c '...' DIRECTORY SOCKET_NAME``.
+"""Start a keeper for one attempt directory: ``python -I -S -c '...' DIRECTORY SOCKET_NAME [start]``.
+
+Without ``start`` the keeper waits to be told: the order it finds may be older than the wish to stop.
 
 Returns (exit code 0) once a keeper is in charge, whether this one or one that was there before; the keeper itself goes
 on in a session of its own, as a child of init, so that it outlives whoever asked for it.
@@ -17,7 +19,7 @@ from .supervisor import Keeper
 
 def main() -> None:
     """Detach, take the lock, tell the caller, and keep."""
-    directory, name = sys.argv[1:3]
+    directory, name, *wishes = sys.argv[1:]
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -28,7 +30,7 @@ def main() -> None:
     os.close(reading)
     os.setsid()
     try:
-        keeper = _take_charge(directory, name)
+        keeper = _take_charge(directory, name, start_now="start" in wishes)
     except Exception as error:  # noqa: BLE001  (the caller is told whatever it is)
         os.write(writing, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
@@ -43,7 +45,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _take_charge(directory: str, name: str) -> Keeper | None:
+def _take_charge(directory: str, name: str, *, start_now: bool) -> Keeper | None:
     """Return the keeper that holds the lock; None if another one does."""
     _detach_standard_streams(directory)
     lock = os.open(f"{directory}/keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -55,7 +57,7 @@ def _take_charge(directory: str, name: str) -> Keeper | None:
     listener.bind(f"\0{name}")
     listener.listen(16)
     listener.setblocking(False)
-    return Keeper(directory, listener)
+    return Keeper(directory, listener, start_now=start_now)
 
 
 def _detach_standard_streams(directory: str) -> None:

@@ -15,7 +15,7 @@ MOUNTS = "/proc/self/mountinfo"
 
 
 class Hierarchy:
-    """One mounted hierarchy that can limit memory, and where in it this process is."""
+    """One mounted hierarchy, and where in it this process is."""
 
     def __init__(self, mount: str, own: str, *, version: int) -> None:
         self.mount = mount
@@ -31,8 +31,8 @@ class GangGroup:
         self.home = home
 
 
-def memory_hierarchies(own_groups: str = OWN_GROUPS, mounts: str = MOUNTS) -> list[Hierarchy]:
-    """Return the hierarchies this process is in that may carry the memory controller, the likelier first."""
+def hierarchies(controller: str, own_groups: str = OWN_GROUPS, mounts: str = MOUNTS) -> list[Hierarchy]:
+    """Return the hierarchies this process is in that may carry a controller, the likelier first."""
     memberships: dict[str, str] = {}
     with open(own_groups, encoding="utf-8") as file:
         for line in file:
@@ -44,8 +44,8 @@ def memory_hierarchies(own_groups: str = OWN_GROUPS, mounts: str = MOUNTS) -> li
             fields = line.split()
             root, mount = fields[3], fields[4]
             kind, _, options = fields[fields.index("-") + 1 :][:3]
-            if kind == "cgroup" and "memory" in options.split(","):
-                own = next((path for names, path in memberships.items() if "memory" in names.split(",")), None)
+            if kind == "cgroup" and controller in options.split(","):
+                own = next((path for names, path in memberships.items() if controller in names.split(",")), None)
                 version = 1
             elif kind == "cgroup2":
                 own, version = memberships.get(""), 2
@@ -62,10 +62,10 @@ def make_gang_group(name: str) -> GangGroup | None:
     Starters enter the replicas' groups in turn, and go home afterwards.
     """
     try:
-        hierarchies = memory_hierarchies()
+        places = hierarchies("memory")
     except OSError:
         return None
-    for hierarchy in hierarchies:
+    for hierarchy in places:
         place = hierarchy.own.rstrip("/")
         while place.startswith(hierarchy.mount.rstrip("/")):
             group = f"{place}/{name}"

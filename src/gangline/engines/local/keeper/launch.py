@@ -31,6 +31,7 @@ SCRATCH_FOLDERS = ("", "/work", "/tmp")
 _MOST_STARTERS = 8
 _PIPE_BYTES = 1 << 18
 _F_SETPIPE_SZ = 1031
+_USUAL_DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)
 _RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -93,6 +94,12 @@ def launch_all(launches: list[Launch], gang_group: cgroups.GangGroup | None) -> 
         os.waitpid(pid, 0)
 
 
+def allow_many_descriptors() -> None:
+    """Let the keeper hold the pipes of many replicas; those themselves get the usual limit."""
+    _, most = _USUAL_DESCRIPTORS
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def spawn(command: list[str], environment: dict[str, str], directory: str, pipes: Pipes) -> int:
     """Start a program in a session of its own; returns its process id once it runs. Raises LaunchError."""
     program = _find(command[0], environment.get("PATH", ""), directory)
@@ -118,6 +125,7 @@ def _fork_starter(share: list[Launch], gang_group: cgroups.GangGroup | None) -> 
         os.close(writing)
         return pid, reading
     try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, _USUAL_DESCRIPTORS)
         for each in share:
             _launch_one(each, gang_group)
             answer = [each.order.name, each.pid, each.exit_code, each.message, each.group]
@@ -129,9 +137,11 @@ def _fork_starter(share: list[Launch], gang_group: cgroups.GangGroup | None) -> 
 
 def _launch_one(each: Launch, gang_group: cgroups.GangGroup | None) -> None:
     order = each.order
-    for folder in SCRATCH_FOLDERS:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(each.home + folder, mode=0o700)
+    try:
+        _make_scratch(each.home)
+    except OSError as error:
+        each.message = f"its directories cannot be made: {error.strerror}"
+        return
     if order.cpus:
         os.sched_setaffinity(0, order.cpus)
     if gang_group is not None and each.group is not None and not cgroups.enter(each.group):
@@ -143,6 +153,12 @@ def _launch_one(each: Launch, gang_group: cgroups.GangGroup | None) -> None:
         return
     if order.memory_mib and each.group is None:
         _limit_data(each.pid, order.memory_mib)
+
+
+def _make_scratch(home: str) -> None:
+    for folder in SCRATCH_FOLDERS:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(home + folder, mode=0o700)
 
 
 def _limit_groups(share: list[Launch], gang_group: cgroups.GangGroup | None) -> None:

@@ -132,8 +132,9 @@ def log_path(directory: str, name: str, number: int) -> str:
 
 def log_numbers(directory: str, name: str) -> list[int]:
     """Return the numbers of a replica's files that are kept, oldest first; none if there is no output."""
-    found = [entry.split(".") for entry in os.listdir(directory)]
-    return sorted(int(number) for owner, number, _ in found if owner == name)
+    prefix, suffix = f"{name}.", ".log"
+    names = [entry for entry in os.listdir(directory) if entry.startswith(prefix) and entry.endswith(suffix)]
+    return sorted(int(entry[len(prefix) : -len(suffix)]) for entry in names)
 
 
 def _stamp(lines: bytes, whole: bytes, part: bytes) -> bytes:

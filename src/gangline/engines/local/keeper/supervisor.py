@@ -33,13 +33,13 @@ _STAGE_FAILURES = {"prepare": "InputsFailed", "outputs": "OutputsFailed"}
 class Keeper:
     """Keeps one attempt from its first start until nothing of it is left."""
 
-    def __init__(self, directory: str, listener: socket.socket) -> None:
+    def __init__(self, directory: str, listener: socket.socket, *, start_now: bool) -> None:
         self._directory = directory
         self._order = Order(f"{directory}/order.json")
-        self._successor = os.path.exists(f"{directory}/state.json")
         self._record = AttemptRecord.load(f"{directory}/state.json")
         self._selector = selectors.DefaultSelector()
         self._listener = listener
+        self._start_now = start_now
         self._engines: dict[socket.socket, bytes] = {}
         self._held_addresses: dict[str, socket.socket] = {}
         self._live: dict[str, LiveReplica] = {}
@@ -52,17 +52,19 @@ class Keeper:
 
     def run(self) -> None:
         """Take over what an earlier keeper left, then serve until the attempt is stopped."""
+        if self._record.stopped_at is not None:
+            return
+        launch.allow_many_descriptors()
         self._watch_children()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._take_over()
         if self._order.use_cgroups:
             self._gang_group = cgroups.make_gang_group(f"gangline-{self._order.token}")
-        # A successor waits to be told: the order it finds may be older than the wish to stop.
-        if not self._successor:
+        if self._start_now:
             self._reconcile()
         while True:
             self._publish()
-            if self._done:
+            if self._done and not self._changed:
                 return
             for key, _ in self._selector.select(self._patience()):
                 key.data(key.fileobj)

@@ -1,0 +1,64 @@
+"""How much longer 32 replicas take to start than one: to the last ReplicaStarted, and to the last program that runs.
+
+Run: python bench/local_start.py [ROUNDS]. The bar is a ratio of 1.5.
+"""
+
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from gangline.engines.interface import LogQuery
+from gangline.engines.local.engine import LocalEngine
+from gangline.lifecycle.events import GangStopped, ReplicaExited, ReplicaStarted
+from gangline.model import NodeName, Resources, Timestamp
+from gangline.testing.builders import make_role, make_spec
+from gangline.testing.engine_suite import NewsReader, place
+
+MANY = 32
+RESOURCES = Resources(cpu_millis=50, memory_mib=64)
+
+
+class WallClock:
+    def now(self) -> Timestamp:
+        return Timestamp(time.time())
+
+
+async def measure(
+    engine: LocalEngine, news: NewsReader, node: NodeName, replicas: int, job_id: str
+) -> tuple[float, float]:
+    """Return seconds to the last report of a start and to the first word of the last program."""
+    role = make_role(replicas=replicas, command=("sh", "-c", "echo up"), resources=RESOURCES)
+    gang = place(make_spec(roles=(role,)), node, job_id=job_id)
+    begin = time.time()
+    await engine.run(gang)
+    await news.wait_for(ReplicaStarted, count=replicas, where=lambda event: event.job_id == job_id)
+    reported = time.time() - begin
+    await news.wait_for(ReplicaExited, count=replicas, where=lambda event: event.job_id == job_id)
+    spoken = [line.at async for line in engine.logs(LogQuery(job_id=gang.id.job_id))]
+    assert len(spoken) == replicas
+    await engine.stop(gang.id, 1.0)
+    await news.wait_for(GangStopped, where=lambda event: event.job_id == job_id)
+    await engine.forget(gang.id.job_id)
+    return reported, max(spoken) - begin
+
+
+async def main(rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        engine = LocalEngine(Path(directory) / "engine", clock=WallClock())
+        news = NewsReader(engine)
+        node = (await engine.nodes())[0].name
+        results: dict[int, list[tuple[float, float]]] = {1: [], MANY: []}
+        for number in range(rounds):
+            for replicas, samples in results.items():
+                samples.append(await measure(engine, news, node, replicas, f"start-{replicas}-{number}"))
+        await news.close()
+        await engine.close()
+    for position, name in enumerate(("last ReplicaStarted", "last program's first word")):
+        one, many = (statistics.median(sample[position] for sample in results[count]) for count in (1, MANY))
+        print(f"{name:26} 1: {one * 1000:6.1f} ms   {MANY}: {many * 1000:6.1f} ms   ratio {many / one:.2f}")
+
+
+asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 15))

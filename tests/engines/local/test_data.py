@@ -1,0 +1,301 @@
+"""The data stages: what is fetched before replicas start, what is stored after they succeeded, and the job's code."""
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from gangline.engines.local.keeper.movers import PermanentError, move
+from gangline.lifecycle.events import (
+    DownloadStarted,
+    GangFailed,
+    GangStopped,
+    OutputsStored,
+    ReplicaExited,
+    ReplicaStarted,
+)
+from gangline.model import DataMove, Gang, Policy
+from gangline.testing.builders import make_role, make_spec
+from gangline.testing.engine_suite import eventually, place
+from tests.engines.local.machinery import LocalSubject
+
+
+@pytest.fixture
+async def subject(tmp_path: Path) -> AsyncIterator[LocalSubject]:
+    async with LocalSubject.over(tmp_path) as subject:
+        yield subject
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    """A web server over tmp_path/web; yields its address."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def make_tree(root: Path) -> Path:
+    (root / "inner").mkdir(parents=True)
+    (root / "a.txt").write_text("a")
+    (root / "inner" / "b.txt").write_text("b")
+    return root
+
+
+def files_of(root: Path) -> dict[str, str]:
+    return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
+
+
+TREE = {"a.txt": "a", "inner/b.txt": "b"}
+
+
+def test_a_file_takes_the_name_of_the_target(tmp_path: Path) -> None:
+    make_tree(tmp_path / "from")
+    move(str(tmp_path / "from/a.txt"), f"file://{tmp_path}/to/name.txt")
+    assert files_of(tmp_path / "to") == {"name.txt": "a"}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_file_goes_into_a_directory(tmp_path: Path, exists: bool) -> None:
+    make_tree(tmp_path / "from")
+    if exists:
+        (tmp_path / "to").mkdir()
+    move(f"file://{tmp_path}/from/a.txt", f"{tmp_path}/to/")
+    assert files_of(tmp_path / "to") == {"a.txt": "a"}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_directory_becomes_the_target_and_leaves_what_is_there(tmp_path: Path, exists: bool) -> None:
+    make_tree(tmp_path / "from")
+    want = dict(TREE)
+    if exists:
+        (tmp_path / "to" / "inner").mkdir(parents=True)
+        (tmp_path / "to" / "inner" / "old.txt").write_text("old")
+        (tmp_path / "to" / "a.txt").write_text("stale")
+        want["inner/old.txt"] = "old"
+    move(str(tmp_path / "from"), str(tmp_path / "to"))
+    assert files_of(tmp_path / "to") == want
+
+
+def test_a_web_page_is_fetched(tmp_path: Path, web: str) -> None:
+    make_tree(tmp_path / "web" / "set")
+    move(f"{web}/set/a.txt?version=1", f"{tmp_path}/to/")
+    assert files_of(tmp_path / "to") == {"a.txt": "a"}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "want"),
+    [
+        ("relative/path", "{tmp}/to", "relative"),
+        ("s3://bucket/key", "{tmp}/to", "pip install s3fs"),
+        ("gs://bucket/key", "{tmp}/to", "pip install gcsfs"),
+        ("{tmp}/from/a.txt", "http://host/there", "nothing can be stored over http"),
+        ("{web}/missing", "{tmp}/to", "404"),
+    ],
+    ids=["relative", "s3 without its package", "gs without its package", "store over http", "not found"],
+)
+def test_what_can_never_work_says_so(tmp_path: Path, web: str, source: str, target: str, want: str) -> None:
+    with pytest.raises(PermanentError, match=want.replace(".", r"\.")):
+        move(source.format(tmp=tmp_path, web=web), target.format(tmp=tmp_path))
+    assert not list(tmp_path.glob("to*"))
+
+
+def test_a_server_that_is_not_there_is_worth_another_try(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"127\.0\.0\.1"):
+        move("http://127.0.0.1:1/file", str(tmp_path / "to"))
+    assert list(tmp_path.iterdir()) == []
+
+
+async def gang_of(subject: LocalSubject, script: str, attempt: int = 1, replicas: int = 1, **fields: object) -> Gang:
+    role = make_role(command=("sh", "-c", script), replicas=replicas)
+    spec = make_spec(roles=(role,), policy=Policy(grace_seconds=1.0), **fields)
+    return place(spec, await subject.node(), attempt=attempt)
+
+
+async def test_inputs_are_there_before_replicas_start_and_outputs_after_they_succeeded(
+    subject: LocalSubject, tmp_path: Path
+) -> None:
+    make_tree(tmp_path / "set")
+    gang = await gang_of(
+        subject,
+        'cat "$DATA_DIR/a.txt" "$DATA_DIR/extra/b.txt" > "$RESULT_DIR/model"',
+        inputs=(
+            DataMove(f"{tmp_path}/set", "$DATA_DIR"),
+            DataMove(f"file://{tmp_path}/set/inner", "${DATA_DIR}/extra"),
+        ),
+        outputs=(DataMove("$RESULT_DIR", f"{tmp_path}/out/$JOB_NAME"),),
+    )
+    await subject.engine.run(gang)
+    (exited,) = await subject.news.wait_for(ReplicaExited)
+    assert exited.exit_code == 0
+    assert [type(event) for event in subject.news.seen] == [DownloadStarted, ReplicaStarted, ReplicaExited]
+    await subject.engine.finish(gang)
+    await subject.news.wait_for(OutputsStored)
+    assert files_of(tmp_path / "out") == {"mnist/model": "ab"}
+    await subject.engine.stop(gang.id, 1.0)
+    await subject.news.wait_for(GangStopped)
+    assert (subject.root / "jobs/job-1/results/model").read_text() == "ab"
+
+
+async def test_inputs_are_fetched_once_for_all_attempts(subject: LocalSubject, tmp_path: Path) -> None:
+    make_tree(tmp_path / "set")
+    for attempt in (1, 2):
+        gang = await gang_of(
+            subject, 'cat "$DATA_DIR/a.txt"', attempt=attempt, inputs=(DataMove(f"{tmp_path}/set", "$DATA_DIR"),)
+        )
+        await subject.engine.run(gang)
+        await subject.news.wait_for(ReplicaExited, count=attempt)
+        await subject.engine.stop(gang.id, 1.0)
+        await subject.news.wait_for(GangStopped, count=attempt)
+        (tmp_path / "set" / "a.txt").write_text("changed")
+    assert [line.text for line in await subject.lines()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("source", "want_permanent"),
+    [("/no/such/file", True), ("s3://bucket/key", True), ("http://127.0.0.1:1/file", False)],
+)
+async def test_a_failed_download_fails_the_gang(subject: LocalSubject, source: str, want_permanent: bool) -> None:
+    gang = await gang_of(subject, "true", inputs=(DataMove(source, "$DATA_DIR"),))
+    await subject.engine.run(gang)
+    (failed,) = await subject.news.wait_for(GangFailed)
+    assert (failed.reason, failed.permanent) == ("InputsFailed", want_permanent)
+    assert source in failed.message or "s3fs" in failed.message
+    await subject.engine.run(gang)
+    await subject.engine.stop(gang.id, 1.0)
+    await subject.news.wait_for(GangStopped)
+    assert not subject.news.of(ReplicaStarted)
+
+
+async def test_outputs_that_cannot_be_stored_fail_the_gang(subject: LocalSubject) -> None:
+    gang = await gang_of(subject, "true", outputs=(DataMove("$RESULT_DIR/nothing", "/proc/nowhere"),))
+    await subject.engine.run(gang)
+    await subject.news.wait_for(ReplicaExited)
+    await subject.engine.finish(gang)
+    (failed,) = await subject.news.wait_for(GangFailed)
+    assert failed.reason == "OutputsFailed"
+
+
+async def test_a_stop_interrupts_a_download(subject: LocalSubject, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "slow")
+    gang = await gang_of(subject, "true", inputs=(DataMove(f"{tmp_path}/slow", "$DATA_DIR"),))
+    # Opened for writing too, so that the download neither ends nor fails: it waits for bytes that never come.
+    holder = os.open(tmp_path / "slow", os.O_RDWR)
+    try:
+        await subject.engine.run(gang)
+        await subject.news.wait_for(DownloadStarted)
+        await subject.engine.stop(gang.id, 30.0)
+        await subject.news.wait_for(GangStopped)
+    finally:
+        os.close(holder)
+    assert not subject.news.of(ReplicaStarted)
+
+
+def make_archive(subject: LocalSubject, fill: Callable[[tarfile.TarFile], None]) -> str:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        fill(archive)
+    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+    place_of_code = subject.root / "code" / f"{digest}.tar.gz"
+    place_of_code.parent.mkdir(parents=True, exist_ok=True)
+    place_of_code.write_bytes(buffer.getvalue())
+    return f"sha256:{digest}"
+
+
+def add_file(archive: tarfile.TarFile, name: str, text: str = "") -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(text)
+    member.mode = 0o755
+    archive.addfile(member, io.BytesIO(text.encode()))
+
+
+async def test_each_replica_has_its_own_copy_of_the_code(subject: LocalSubject) -> None:
+    code = make_archive(subject, lambda archive: add_file(archive, "pkg/train.sh", "echo own >> mine; cat mine\n"))
+    gang = await gang_of(subject, "sh pkg/train.sh", replicas=3, code=code)
+    await subject.engine.run(gang)
+    await subject.news.wait_for(ReplicaExited, count=3)
+    assert [line.text for line in await subject.lines()] == ["own"] * 3
+    assert not subject.news.of(DownloadStarted)
+
+
+def link_to(target: str) -> Callable[[tarfile.TarFile], None]:
+    def fill(archive: tarfile.TarFile) -> None:
+        member = tarfile.TarInfo("link")
+        member.type = tarfile.SYMTYPE
+        member.linkname = target
+        archive.addfile(member)
+
+    return fill
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [lambda archive: add_file(archive, "../evil"), link_to("/etc"), link_to("../../outside")],
+    ids=["path out", "absolute link", "relative link out"],
+)
+async def test_code_that_points_outside_is_refused(
+    subject: LocalSubject, fill: Callable[[tarfile.TarFile], None]
+) -> None:
+    gang = await gang_of(subject, "true", code=make_archive(subject, fill))
+    await subject.engine.run(gang)
+    (failed,) = await subject.news.wait_for(GangFailed)
+    assert failed.permanent
+    assert not list(subject.root.rglob("evil"))
+
+
+async def test_code_that_is_not_here_is_said_to_be_missing(subject: LocalSubject) -> None:
+    gang = await gang_of(subject, "true", code=f"sha256:{'0' * 64}")
+    await subject.engine.run(gang)
+    (failed,) = await subject.news.wait_for(GangFailed)
+    assert failed.permanent
+    assert "submit the job again" in failed.message
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+async def test_a_replica_outlives_a_full_disk_and_its_exit_is_not_missed(tiny_disk: Path) -> None:
+    async with LocalSubject.over(tiny_disk) as subject:
+        gang = await gang_of(
+            subject, 'yes | head -c 4000000; echo done > "$GO"; exit 5', env={"GO": str(tiny_disk.parent / "go")}
+        )
+        await subject.engine.run(gang)
+        await subject.news.wait_for(ReplicaStarted)
+
+        async def has_written_all() -> bool:
+            return (tiny_disk.parent / "go").exists()
+
+        await eventually(has_written_all)
+        oldest = min((subject.attempt() / "logs").iterdir())
+        oldest.write_bytes(b"")
+        (exited,) = await subject.news.wait_for(ReplicaExited)
+        assert exited.exit_code == 5
+        assert json.loads((subject.attempt() / "state.json").read_text())["replicas"][0]["exit_code"] == 5
+        assert "bytes of output were lost: No space left" in (await subject.lines())[-1].text

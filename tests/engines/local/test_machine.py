@@ -1,0 +1,178 @@
+"""The machine as nodes, and what is handed out of it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gangline.engines.local.allocation import Allocation
+from gangline.engines.local.devices import Device, find_devices
+from gangline.engines.local.keeper import cgroups
+from gangline.engines.local.machine import LocalNode, Machine
+from gangline.engines.local.wire import ReplicaOrder
+from gangline.errors import EngineError
+from gangline.model import Node, NodeName, Resources
+
+
+def make_device(number: int, name: str = "NVIDIA H200") -> Device:
+    return Device(id=str(number), name=name, memory_mib=143771, used_mib=0, percent=0)
+
+
+def make_machine(cpus: int = 8, gpus: int = 0) -> Machine:
+    devices = tuple(make_device(number) for number in range(gpus))
+    return Machine(cpus=tuple(range(cpus)), cpu_millis=cpus * 1000, memory_mib=10_001, devices=devices)
+
+
+def make_local_node(cpus: int = 4, gpus: int = 0) -> LocalNode:
+    node = Node(name=NodeName("node-0"), capacity=Resources())
+    devices = tuple(make_device(number) for number in range(gpus))
+    return LocalNode(node=node, cpus=tuple(range(cpus)), devices=devices)
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 3, 8])
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_the_parts_add_up_and_every_part_has_a_cpu(cpus: int, count: int) -> None:
+    machine = make_machine(cpus=cpus, gpus=5)
+    parts = machine.divide(count)
+    capacities = [part.node.capacity for part in parts]
+    assert sum(capacity.cpu_millis for capacity in capacities) == machine.cpu_millis
+    assert sum(capacity.memory_mib for capacity in capacities) == machine.memory_mib
+    assert sum(capacity.gpu_millis for capacity in capacities) == 5000
+    assert all(part.cpus for part in parts)
+    assert {cpu for part in parts for cpu in part.cpus} == set(machine.cpus)
+    assert len({part.node.name for part in parts}) == count
+
+
+def test_a_machine_in_one_part_bears_its_own_name() -> None:
+    (part,) = make_machine(gpus=2).divide(1)
+    assert part.node.name == os.uname().nodename.lower()
+    assert part.node.gpu_type == "h200"
+    assert part.node.labels == {"gangline.dev/hostname": part.node.name, "gangline.dev/gpu-type": "h200"}
+
+
+def test_this_machine_can_be_measured() -> None:
+    machine = Machine.measure(())
+    assert 0 < machine.cpu_millis <= 1000 * len(os.sched_getaffinity(0))
+    assert machine.memory_mib > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("Tesla V100-SXM2-16GB", "v100"),
+        ("NVIDIA A100 80GB PCIe", "a100"),
+        ("NVIDIA RTX A6000", "rtx-a6000"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("Tesla K80", "k80"),
+    ],
+)
+def test_a_gpu_type_is_the_model_without_its_maker_and_size(name: str, want: str) -> None:
+    assert make_device(0, name).type == want
+
+
+def install_nvidia_smi(directory: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = directory / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n{answer}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+
+
+def test_gpus_are_found_through_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    rows = "0, NVIDIA H200, 143771, 512, 40\\n1, NVIDIA H200, 143771, [N/A], 0\\n"
+    install_nvidia_smi(tmp_path, f"printf '{rows}'", monkeypatch)
+    first, second = find_devices()
+    assert (first.id, first.used_mib, first.percent) == ("0", 512, 40)
+    assert (second.id, second.used_mib) == ("1", 0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert [device.id for device in find_devices()] == ["1"]
+
+
+@pytest.mark.parametrize("answer", ["exit 9", "echo NVIDIA-SMI has failed", "printf ''"])
+def test_a_tool_that_cannot_answer_means_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    install_nvidia_smi(tmp_path, answer, monkeypatch)
+    assert find_devices() == ()
+
+
+def make_order(*, cpus: list[int], cpu_millis: int, gpu_millis: dict[str, int]) -> ReplicaOrder:
+    return ReplicaOrder(
+        name="worker-0",
+        incarnation=0,
+        started=False,
+        command=["true"],
+        environment={},
+        node="node-0",
+        cpus=cpus,
+        cpu_millis=cpu_millis,
+        memory_mib=0,
+        gpu_millis=gpu_millis,
+        address="127.1.0.1",
+    )
+
+
+def test_replicas_get_cpus_of_their_own_while_there_are_some() -> None:
+    allocation = Allocation([make_order(cpus=[0], cpu_millis=1000, gpu_millis={})])
+    given = [allocation.choose(make_local_node(), Resources(cpu_millis=millis))[0] for millis in (1500, 1000, 1000)]
+    assert given[0] == [1, 2]
+    assert given[1] == [3]
+    assert len(given[2]) == 1
+
+
+@pytest.mark.parametrize(("millis", "want"), [(0, 4), (1, 1), (1000, 1), (1001, 2), (64_000, 4)])
+def test_an_amount_of_cpu_becomes_whole_cpus(millis: int, want: int) -> None:
+    cpus, _ = Allocation([]).choose(make_local_node(), Resources(cpu_millis=millis))
+    assert len(cpus) == want
+
+
+def test_gangs_begin_with_different_cpus() -> None:
+    first = [
+        Allocation([], offset=offset).choose(make_local_node(), Resources(cpu_millis=1000))[0] for offset in range(5)
+    ]
+    assert first == [[0], [1], [2], [3], [0]]
+
+
+def test_whole_gpus_are_exclusive_and_fractions_share() -> None:
+    node = make_local_node(gpus=3)
+    allocation = Allocation([make_order(cpus=[0], cpu_millis=0, gpu_millis={"1": 1000})])
+    amounts = [allocation.choose(node, Resources(gpu_millis=millis))[1] for millis in (500, 1000, 300, 200)]
+    assert amounts == [{"0": 500}, {"2": 1000}, {"0": 300}, {"0": 200}]
+    for missing in (1000, 100):
+        with pytest.raises(EngineError):
+            allocation.choose(node, Resources(gpu_millis=missing))
+
+
+def test_one_gpu_and_a_half_is_one_device_and_half_of_another() -> None:
+    assert Allocation([]).choose(make_local_node(gpus=2), Resources(gpu_millis=1500))[1] == {"0": 1000, "1": 500}
+
+
+MOUNTINFO = {
+    "version 1": "30 20 0:26 / /sys/fs/cgroup/memory rw,nosuid shared:9 - cgroup cgroup rw,memory\n"
+    "31 20 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n",
+    "version 2": "30 20 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n",
+    "version 1 in a container": "30 20 0:26 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+}
+MEMBERSHIP = {
+    "version 1": "4:memory:/user/one\n3:cpu,cpuacct:/user/two\n",
+    "version 2": "0::/user.slice/session.scope\n",
+    "version 1 in a container": "4:memory:/docker/abc/inner\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "controller", "want"),
+    [
+        ("version 1", "memory", [("/sys/fs/cgroup/memory/user/one", 1)]),
+        ("version 1", "cpu", [("/sys/fs/cgroup/cpu/user/two", 1)]),
+        ("version 2", "memory", [("/sys/fs/cgroup/user.slice/session.scope", 2)]),
+        ("version 1 in a container", "memory", [("/sys/fs/cgroup/memory/inner", 1)]),
+    ],
+)
+def test_the_own_control_group_is_found(
+    tmp_path: Path, case: str, controller: str, want: list[tuple[str, int]]
+) -> None:
+    (tmp_path / "cgroup").write_text(MEMBERSHIP[case])
+    (tmp_path / "mountinfo").write_text(MOUNTINFO[case])
+    found = cgroups.hierarchies(controller, str(tmp_path / "cgroup"), str(tmp_path / "mountinfo"))
+    assert [(hierarchy.own, hierarchy.version) for hierarchy in found] == want
