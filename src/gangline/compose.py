@@ -15,7 +15,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-from gangline.api.auth import local_caller
+from gangline.api.auth import local_caller, user_name
+from gangline.api.kubernetes import make_kubernetes_app
+from gangline.api.kubernetes.door import Door, open_door
 from gangline.api.rest import make_app
 from gangline.controller import Controller
 from gangline.engines.interface import Engine
@@ -23,7 +25,7 @@ from gangline.engines.local.engine import LocalEngine
 from gangline.engines.local.ordering import LogLimits
 from gangline.errors import ConflictError, GanglineError, PermissionDeniedError
 from gangline.model import Timestamp
-from gangline.operations import Desk
+from gangline.operations import Caller, Desk
 from gangline.settings import Settings
 from gangline.storage.interface import Store
 
@@ -40,7 +42,8 @@ class SystemClock:
 
 
 class Service:
-    """A whole Gangline in one process: store, local engine, controller and REST interface on a unix socket.
+    """A whole Gangline in one process: store, local engine, controller, REST interface on a unix socket, and the
+    Kubernetes interface on a loopback port.
 
     Stopping it leaves every running gang alone; the next start finds them again.
     """
@@ -63,13 +66,20 @@ class Service:
 
     async def _serve(self, store: Store, engine: Engine, ready: Callable[[], None] | None, stop: asyncio.Event) -> None:
         controller = Controller(store=store, engine=engine, clock=SystemClock())
-        runner = web.AppRunner(self._application(store, engine, controller), access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
+        door = Door.read(self.settings.kubernetes_file)
+        runners = [
+            web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+            for app in self._applications(store, engine, controller, door)
+        ]
+        for runner in runners:
+            await runner.setup()
         driving = asyncio.create_task(controller.run(), name="controller")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
-            await _listen(runner, self.settings.socket)
-            _log.info("serving on %s", self.settings.socket)
+            port = self.settings.kubernetes_port
+            door = await open_door(runners[1], door, self.settings.kubernetes_file, wanted_port=port)
+            await _listen(runners[0], self.settings.socket)
+            _log.info("serving on %s and port %d", self.settings.socket, door.port)
             if ready is not None:
                 ready()
             await asyncio.wait({driving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -80,23 +90,30 @@ class Service:
             driving.cancel()
             stopping.cancel()
             await asyncio.gather(driving, stopping, return_exceptions=True)
-            await runner.cleanup()
+            await asyncio.gather(*(runner.cleanup() for runner in runners))
             await close_engine(engine)
 
-    def _application(self, store: Store, engine: Engine, controller: Controller) -> web.Application:
+    def _applications(
+        self, store: Store, engine: Engine, controller: Controller, door: Door
+    ) -> tuple[web.Application, web.Application]:
+        """The REST application and the Kubernetes one; whoever holds the latter's token is the owner."""
         settings = self.settings
+        owner = Caller(name=user_name(os.getuid()))
 
-        def desk_for(request: web.Request) -> Desk:
+        def desk_of(caller: Caller) -> Desk:
             return Desk(
                 store=store,
                 engine=engine,
                 link=controller,
                 clock=SystemClock(),
                 code_directory=settings.code_directory,
-                caller=local_caller(request),
+                caller=caller,
             )
 
-        return make_app(desk_for, code_limit_bytes=settings.code_limit_mib * 2**20)
+        return (
+            make_app(lambda request: desk_of(local_caller(request)), code_limit_bytes=settings.code_limit_mib * 2**20),
+            make_kubernetes_app(lambda request: desk_of(owner), token=door.token),
+        )
 
 
 async def open_store(settings: Settings) -> Store:

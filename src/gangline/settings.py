@@ -39,6 +39,8 @@ class Settings:
     """How many log files are kept per replica, the present one included."""
     code_limit_mib: int = 200
     """The largest code archive a job may ship."""
+    kubernetes_port: int | None = None
+    """The loopback port of the Kubernetes interface; unless set, a free one that is kept for the next start."""
     sizes: Mapping[str, Resources] = field(default_factory=dict)
     """The user's own T-shirt sizes, beside the built-in ones."""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +60,11 @@ class Settings:
     def database_file(self) -> Path:
         """The SQLite database."""
         return self.home / "gangline.db"
+
+    @property
+    def kubernetes_file(self) -> Path:
+        """Where the local service writes the address and the token of its Kubernetes interface."""
+        return self.home / "kubernetes.json"
 
     @property
     def code_directory(self) -> Path:
@@ -106,7 +113,7 @@ def parse_setting(name: str, raw: object, *, file: str | None = None) -> Any:
         )
     if name == "sizes":
         return _sizes(raw, file)
-    if name in ("nodes", "log_file_mib", "log_files", "code_limit_mib"):
+    if name in ("nodes", "log_file_mib", "log_files", "code_limit_mib", "kubernetes_port"):
         return _whole_number(name, raw, file)
     if not isinstance(raw, str) or not raw:
         raise InvalidInputError(f"{raw!r} is no text", field=name, file=file, expected="text")

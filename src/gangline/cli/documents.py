@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 
 from gangline.dialects.native import job_to_plain
 from gangline.model import Job, ReplicaId
@@ -15,6 +16,8 @@ def plain(value: object, name: str = "") -> object:
         return job_document(value)
     if isinstance(value, ReplicaId):
         return str(value)
+    if isinstance(value, StrEnum):
+        return value.value
     if isinstance(value, float) and (name == "at" or name.endswith("_at")):
         return datetime.fromtimestamp(value, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if is_dataclass(value) and not isinstance(value, type):

@@ -12,18 +12,26 @@ from gangline.model import FINAL_PHASES, Job, Phase
 from gangline.sdk import Client
 
 _FAILURE = 1
+_TELLING_SECONDS = 5.0
+"""How long the last phases may take to be told after the last line of output."""
 
 
 def follow(client: Client, job: Job) -> int:
     """Show a job until it is finished or halted; return its own exit code."""
-    if sys.stdout.isatty() and terminal.colours():
-        # rich is imported only where somebody looks at it.
-        from gangline.cli.live import follow_live
+    try:
+        if sys.stdout.isatty() and terminal.colours():
+            # rich is imported only where somebody looks at it.
+            from gangline.cli.live import follow_live
 
-        follow_live(client, job)
-    else:
-        _follow_plainly(client, job)
-    return finish(client, job)
+            follow_live(client, job)
+        else:
+            _follow_plainly(client, job)
+        return finish(client, job)
+    except KeyboardInterrupt:
+        terminal.say(
+            f"{job.name} goes on; 'gangline logs -f {job.name}' follows it, 'gangline cancel {job.name}' ends it"
+        )
+        raise
 
 
 def finish(client: Client, job: Job) -> int:
@@ -46,10 +54,12 @@ def needs_prefix(job: Job) -> bool:
 
 
 def _follow_plainly(client: Client, job: Job) -> None:
-    threading.Thread(target=_tell_phases, args=(client, job), daemon=True).start()
+    telling = threading.Thread(target=_tell_phases, args=(client, job), daemon=True)
+    telling.start()
     printer = LinePrinter(prefixed=needs_prefix(job), flush=True)
     for line in client.logs(job.id, follow=True):
         printer.print(line)
+    telling.join(_TELLING_SECONDS)
 
 
 def _tell_phases(client: Client, job: Job) -> None:
@@ -63,5 +73,5 @@ def _tell_phases(client: Client, job: Job) -> None:
                 if entry.phase not in FINAL_PHASES:
                     terminal.say(f"{job.name} is {entry.phase}")
             told = len(change.job.history)
-            if change.job.finished:
+            if change.job.finished or change.job.phase is Phase.HALTED:
                 return

@@ -44,8 +44,19 @@ COMMANDS: dict[str, dict[str, str]] = {
 _SUMMARIES = {name: summary for section in COMMANDS.values() for name, summary in section.items()}
 
 
+class ReaderLeftError(Exception):
+    """Whoever read our output has seen enough. Told by an error of our own, because click answers EPIPE with code 1."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands live in gangline.cli.commands, one module each."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderLeftError from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every command, in the order of the table."""

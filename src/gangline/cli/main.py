@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import click
 
 from gangline import __version__
-from gangline.cli.lazy import LazyGroup
+from gangline.cli.lazy import LazyGroup, ReaderLeftError
 
 _INTERRUPTED = 130
-_USAGE = 2
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -48,7 +47,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return _INTERRUPTED
-    except BrokenPipeError:
+    except (ReaderLeftError, BrokenPipeError):
         return _reader_left()
     except Exception as error:
         if os.environ.get("GANGLINE_DEBUG"):

@@ -5,6 +5,7 @@ values of the model. The edges (REST, gRPC, web) translate to and from these fun
 Operations never carry anything out themselves: they record what is wanted and tell the controller to look.
 """
 
+from gangline.operations.amendment import amend
 from gangline.operations.cluster import Reason, explain, nodes, queues, usage
 from gangline.operations.code import has_code, put_code
 from gangline.operations.desk import Caller, ControllerLink, Desk
@@ -20,6 +21,7 @@ __all__ = [
     "Desk",
     "LogFilter",
     "Reason",
+    "amend",
     "cancel",
     "delete",
     "explain",

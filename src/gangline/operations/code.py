@@ -8,15 +8,19 @@ import asyncio
 import hashlib
 import re
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from gangline.errors import InvalidInputError
 from gangline.operations.desk import Desk
+from gangline.storage.interface import JobQuery
 
 CODE_PREFIX = "sha256:"
+_PAGE = 1000
+_GRACE_SECONDS = 3600.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -30,6 +34,26 @@ def code_path(desk: Desk, digest: str) -> Path:
 def has_code(desk: Desk, digest: str) -> bool:
     """Whether the archive of that digest is here, whole."""
     return code_path(desk, digest).is_file()
+
+
+async def forget_unused_code(desk: Desk) -> None:
+    """Remove every archive that no job names any more, unless it is so new that its job may be on its way."""
+    used: set[str] = set()
+    query = JobQuery(limit=_PAGE)
+    while True:
+        page = await desk.store.list(query)
+        used.update(job.spec.code.removeprefix(CODE_PREFIX) for job in page.jobs if job.spec.code and not job.deleting)
+        if page.next is None:
+            break
+        query = replace(query, after=page.next)
+    _remove_archives(desk, used)
+
+
+def _remove_archives(desk: Desk, used: Collection[str]) -> None:
+    for archive in desk.code_directory.glob("*.tar.gz"):
+        age = desk.clock.now() - archive.stat().st_mtime
+        if archive.name.removesuffix(".tar.gz") not in used and age > _GRACE_SECONDS:
+            archive.unlink(missing_ok=True)
 
 
 async def put_code(desk: Desk, digest: str, chunks: AsyncIterator[bytes], *, limit_bytes: int) -> None:

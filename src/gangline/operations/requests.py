@@ -14,6 +14,7 @@ from gangline.lifecycle.events import (
     ScaleRequested,
 )
 from gangline.model import FINAL_PHASES, Job, RoleName, Tenant, Timestamp
+from gangline.operations.code import forget_unused_code
 from gangline.operations.desk import Desk
 from gangline.operations.listing import get_job
 from gangline.storage.interface import JobQuery, Record
@@ -54,7 +55,7 @@ async def scale(desk: Desk, tenant: Tenant, reference: str, wanted: Mapping[Role
 
 
 async def prune(desk: Desk, tenant: Tenant, *, finished_before: Timestamp) -> tuple[Job, ...]:
-    """Delete every job that finished before that time; return them."""
+    """Delete every job that finished before that time, and code that no job uses any more; return the jobs."""
     desk.caller.check(tenant)
     pruned: list[Job] = []
     query = JobQuery(tenant=tenant, phases=FINAL_PHASES, finished_before=finished_before, limit=_PRUNE_PAGE)
@@ -64,8 +65,10 @@ async def prune(desk: Desk, tenant: Tenant, *, finished_before: Timestamp) -> tu
             if not job.deleting:
                 pruned.append(await _change(desk, job, lambda job, at: DeleteRequested(job_id=job.id, at=at)))
         if page.next is None:
-            return tuple(pruned)
+            break
         query = replace(query, after=page.next)
+    await forget_unused_code(desk)
+    return tuple(pruned)
 
 
 async def _request(desk: Desk, tenant: Tenant, reference: str, event_of: EventOf) -> Job:

@@ -1,6 +1,7 @@
 """Taking in a new job."""
 
 import difflib
+from collections.abc import Sequence
 
 from gangline.errors import ConflictError, InvalidInputError, NotFoundError
 from gangline.lifecycle import new_job
@@ -11,11 +12,12 @@ from gangline.operations.desk import Desk
 from gangline.storage.interface import Record
 
 
-async def submit(desk: Desk, job_id: JobId, spec: JobSpec, *, halted: bool = False) -> Job:
+async def submit(desk: Desk, job_id: JobId, spec: JobSpec, *, halted: bool = False, notes: Sequence[str] = ()) -> Job:
     """Record a new job, or return the one that this very submission made before.
 
     The id is the client's choice, so that a submission whose answer was lost may simply be repeated.
     A job submitted ``halted`` waits for its user's word (``resume``) before it queues.
+    ``notes`` say what of a foreign file could not be expressed; they go into the job's journal.
     """
     desk.caller.check(spec.tenant)
     check_name(job_id, "id")
@@ -26,9 +28,12 @@ async def submit(desk: Desk, job_id: JobId, spec: JobSpec, *, halted: bool = Fal
     _check_code(desk, spec)
     at = desk.clock.now()
     job = new_job(job_id, spec, at, halted=halted)
-    record = Record(job_id=job_id, at=at, reason="Submitted", message=f"by {desk.caller.name}", phase=job.phase)
+    words = [("Submitted", f"by {desk.caller.name}"), *(("Note", note) for note in notes)]
+    records = [
+        Record(job_id=job_id, at=at, reason=reason, message=message, phase=job.phase) for reason, message in words
+    ]
     try:
-        job = await desk.store.create(job, [record])
+        job = await desk.store.create(job, records)
     except ConflictError as error:
         return await _conflict(desk, job_id, spec, error)
     desk.link.changed(job_id)

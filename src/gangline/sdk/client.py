@@ -4,7 +4,7 @@ Synchronous on purpose: it is used in scripts, notebooks and the command line. S
 raises the errors of ``gangline.errors``, the same ones whichever transport carries it.
 """
 
-import secrets
+import os
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
@@ -22,9 +22,18 @@ from gangline.model import FINAL_PHASES, Job, JobId, JobSpec, Metric, Node, Phas
 from gangline.sdk import wire
 from gangline.sdk.exchange import Exchange, query_of
 from gangline.sdk.http import HttpTransport
-from gangline.sdk.packing import CODE_PREFIX, pack
 from gangline.sdk.transport import Transport
-from gangline.sdk.values import Change, Explanation, JobTop, JournalRecord, LogLine, NodeTop, NodeUsage, Usage
+from gangline.sdk.values import (
+    CODE_PREFIX,
+    Change,
+    Explanation,
+    JobTop,
+    JournalRecord,
+    LogLine,
+    NodeTop,
+    NodeUsage,
+    Usage,
+)
 from gangline.settings import Settings
 
 _PAGE = 500
@@ -96,12 +105,15 @@ class Client:
         """
         if spec.code is not None and not spec.code.startswith(CODE_PREFIX):
             spec = replace(spec, code=self.send_code(Path(spec.code)))
-        query = query_of(id=job_id or f"j{secrets.token_hex(7)}", halted=halted)
+        query = query_of(id=job_id or f"j{os.urandom(7).hex()}", halted=halted)
         body = msgspec.json.encode(job_to_plain(spec))
         return wire.job(self._exchange.call("POST", ("tenants", spec.tenant, "jobs"), query, body))
 
     def send_code(self, directory: Path) -> str:
         """Make sure that the service has the directory's content; return what to call it in a job."""
+        # Most submissions ship nothing, and what packs is slow to import.
+        from gangline.sdk.packing import pack
+
         with pack(directory, limit_bytes=self._code_limit_bytes) as archive:
             path = ("code", archive.digest)
             if not self._exchange.exists(path):

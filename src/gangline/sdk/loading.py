@@ -1,13 +1,13 @@
-"""Reading job files from disk."""
+"""Reading job files from disk, in whichever dialect they are written."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gangline.dialects.native import read_jobs
+from gangline.dialects import Translation, read
 from gangline.errors import InvalidInputError
 from gangline.model import JobSpec, Resources
-from gangline.sdk.packing import CODE_PREFIX
+from gangline.sdk.values import CODE_PREFIX
 
 
 def load(path: str | Path, *, sizes: Mapping[str, Resources] | None = None) -> JobSpec:
@@ -15,11 +15,11 @@ def load(path: str | Path, *, sizes: Mapping[str, Resources] | None = None) -> J
     jobs = load_all(path, sizes=sizes)
     if len(jobs) > 1:
         raise InvalidInputError(f"the file holds {len(jobs)} jobs", file=str(path), expected="one job")
-    return jobs[0]
+    return jobs[0].spec
 
 
-def load_all(path: str | Path, *, sizes: Mapping[str, Resources] | None = None) -> tuple[JobSpec, ...]:
-    """Read every job of a file."""
+def load_all(path: str | Path, *, sizes: Mapping[str, Resources] | None = None) -> tuple[Translation, ...]:
+    """Read every job of a file, with what its dialect could not express."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -32,9 +32,21 @@ def load_all(path: str | Path, *, sizes: Mapping[str, Resources] | None = None) 
 
 def parse(
     text: str, *, file: str | None, directory: Path, sizes: Mapping[str, Resources] | None = None
-) -> tuple[JobSpec, ...]:
+) -> tuple[Translation, ...]:
     """Read every job of a text whose relative ``code`` directories start at ``directory``."""
-    return tuple(_located(job, directory) for job in read_jobs(text, file=file, sizes=sizes or {}))
+    return tuple(
+        replace(job, spec=_located(_ours(job, file), directory)) for job in read(text, file=file, sizes=sizes or {})
+    )
+
+
+def _ours(job: Translation, file: str | None) -> JobSpec:
+    if job.managed_by is not None:
+        raise InvalidInputError(
+            f"job '{job.spec.name}' belongs to the controller '{job.managed_by}'",
+            file=file,
+            expected="a job without managedBy",
+        )
+    return job.spec
 
 
 def _located(job: JobSpec, directory: Path) -> JobSpec:

@@ -19,7 +19,6 @@ from typing import BinaryIO
 from gangline.errors import InvalidInputError
 from gangline.sdk.ignoring import IgnoreRules
 
-CODE_PREFIX = "sha256:"
 IGNORE_FILE = ".ganglineignore"
 ALWAYS_IGNORED = (".git/", "__pycache__/", ".venv/")
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from gangline.model import Job, JobId, Node, NodeName, Phase, ReplicaId, Resources, Timestamp
 
+CODE_PREFIX = "sha256:"
+"""How a job names code that the service has; anything else is a directory of the client."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:

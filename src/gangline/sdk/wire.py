@@ -1,8 +1,4 @@
-"""The service's answers as values of the model.
-
-The structs name what this client reads of the wire; a newer service may send more. They are not shared with
-the service: a client must understand the wire, not the code behind it, and the contract suite proves that it does.
-"""
+"""The service's answers as values of the model; answers.py says what they look like on the wire."""
 
 import math
 from collections.abc import Callable
@@ -13,148 +9,50 @@ from typing import TypeVar
 import msgspec
 
 from gangline.dialects.native import job_from_plain
+from gangline.errors import UnreachableError
 from gangline.model import (
     Job,
-    JobId,
     Metric,
-    NodeName,
-    Phase,
     PhaseEntry,
     ReplicaId,
-    ReplicaState,
     ReplicaStatus,
-    RoleName,
     Timestamp,
 )
-from gangline.sdk.values import Change, Excluded, Explanation, JournalRecord, LogLine, NodeUsage, ReplicaUsage, Usage
+from gangline.sdk.answers import (
+    ChangeAnswer,
+    JobAnswer,
+    JobListAnswer,
+    LogLineAnswer,
+    MetricAnswer,
+    ReasonAnswer,
+    RecordAnswer,
+    ReplicaAnswer,
+    UsageAnswer,
+)
+from gangline.sdk.values import Change, Explanation, JournalRecord, LogLine, ReplicaUsage, Usage
 
 T = TypeVar("T")
 
 
-class _Replica(msgspec.Struct, kw_only=True):
-    replica: str
-    node: NodeName
-    state: ReplicaState
-    incarnation: int = 0
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    exit_code: int | None = None
-    message: str = ""
-    retry_at: datetime | None = None
-
-
-class _Phase(msgspec.Struct, kw_only=True):
-    phase: Phase
-    at: datetime
-    reason: str
-    message: str = ""
-
-
-class _Status(msgspec.Struct, kw_only=True):
-    id: JobId
-    created_at: datetime
-    history: list[_Phase]
-    attempt: int = 0
-    failures: int = 0
-    replica_restarts: int = 0
-    replicas: list[_Replica] = []
-    holding: bool = False
-    scale: dict[RoleName, int] = {}
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    deadline_at: datetime | None = None
-    retry_at: datetime | None = None
-    exit_code: int | None = None
-    requeue: bool = False
-    deleting: bool = False
-    version: int = 0
-
-
-class _Job(msgspec.Struct, kw_only=True):
-    metadata: dict[str, object]
-    spec: dict[str, object]
-    status: _Status
-
-
-class _JobList(msgspec.Struct, kw_only=True):
-    jobs: list[_Job]
-    next: str | None = None
-
-
-class _Change(msgspec.Struct, kw_only=True):
-    id: JobId
-    job: _Job | None = None
-
-
-class _Record(msgspec.Struct, kw_only=True):
-    number: int
-    at: datetime
-    reason: str
-    message: str
-    phase: Phase
-    replica: str | None = None
-
-
-class _LogLine(msgspec.Struct, kw_only=True):
-    replica: str
-    attempt: int
-    at: datetime
-    stream: str
-    text: str
-
-
-class _Metric(msgspec.Struct, kw_only=True):
-    job_id: JobId
-    replica: str
-    name: str
-    value: float | None
-    step: int | None
-    at: datetime
-
-
-class _ReplicaUsage(msgspec.Struct, kw_only=True):
-    job_id: JobId
-    replica: str
-    node: NodeName
-    cpu_millis: int
-    memory_mib: int
-    gpus: tuple[str, ...] = ()
-
-
-class _Usage(msgspec.Struct, kw_only=True):
-    nodes: tuple[NodeUsage, ...]
-    replicas: tuple[_ReplicaUsage, ...]
-
-
-class _Facts(msgspec.Struct, kw_only=True):
-    constraint: str
-    queue: str | None = None
-    nodes: int = 0
-    excluded: tuple[Excluded, ...] = ()
-    role: str | None = None
-    wanted: int = 0
-    possible: int = 0
-    missing: dict[str, int] = {}
-    holders: tuple[JobId, ...] = ()
-    behind: JobId | None = None
-    helps: tuple[str, ...] = ()
-    predicted_start: datetime | None = None
-
-
-class _Reason(msgspec.Struct, kw_only=True):
-    sentences: tuple[str, ...]
-    facts: _Facts | None
-
-
 def reader(kind: type[T]) -> Callable[[bytes], T]:
-    """Make a decoder for bodies that the model or a value of this package describes already."""
-    return msgspec.json.Decoder(kind).decode
+    """Make a decoder; an answer it cannot read comes from something that is no service, or from one too new."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(body: bytes) -> T:
+        try:
+            return decode(body)
+        except msgspec.DecodeError as error:
+            raise UnreachableError(
+                f"the answer is not understood ({error}); compare with 'gangline version'"
+            ) from error
+
+    return read
 
 
-_read_job, _read_jobs, _read_change = reader(_Job), reader(_JobList), reader(_Change)
-_read_records, _read_line = reader(list[_Record]), reader(_LogLine)
-_read_metrics, _read_usage = reader(list[_Metric]), reader(_Usage)
-_read_reason = reader(_Reason)
+_read_job, _read_jobs, _read_change = reader(JobAnswer), reader(JobListAnswer), reader(ChangeAnswer)
+_read_records, _read_line = reader(list[RecordAnswer]), reader(LogLineAnswer)
+_read_metrics, _read_usage = reader(list[MetricAnswer]), reader(UsageAnswer)
+_read_reason = reader(ReasonAnswer)
 
 
 def job(body: bytes) -> Job:
@@ -258,7 +156,7 @@ def usage(body: bytes) -> Usage:
     )
 
 
-def _job(document: _Job) -> Job:
+def _job(document: JobAnswer) -> Job:
     status = document.status
     return Job(
         id=status.id,
@@ -285,7 +183,7 @@ def _job(document: _Job) -> Job:
     )
 
 
-def _replica(replica: _Replica) -> ReplicaStatus:
+def _replica(replica: ReplicaAnswer) -> ReplicaStatus:
     return ReplicaStatus(
         id=_replica_id(replica.replica),
         node=replica.node,

@@ -1,7 +1,7 @@
 """How handlers answer: one JSON document, or a stream of them, one per line."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import TypeVar
@@ -60,39 +60,57 @@ async def end_streams(app: web.Application) -> None:
 
 async def _pump(response: web.StreamResponse, items: AsyncGenerator[T, None], schema_of: Callable[[T], object]) -> None:
     """Write the items. Lines that are ready at once travel together; a line never waits for the next one."""
-    lines = bytearray()
-    # A client that goes away has seen enough; nothing is owed to it.
-    with suppress(ConnectionResetError):
-        try:
-            async with aclosing(_with_pauses(items)) as steps:
-                async for item in steps:
-                    if item is not None:
-                        lines += _encoder.encode(schema_of(item)) + b"\n"
-                    if item is None or len(lines) >= _CHUNK_BYTES:
-                        await response.write(bytes(lines) or b"\n")
-                        lines.clear()
-        except GanglineError as error:
-            lines += _encoder.encode(error_to_body(error)) + b"\n"
-        await response.write_eof(bytes(lines))
+    lines = _Lines()
+    reading = asyncio.create_task(_read(items, schema_of, lines))
+    reading.add_done_callback(lambda _: lines.news.set())
+    try:
+        # A client that goes away has seen enough; nothing is owed to it.
+        with suppress(ConnectionResetError):
+            while not reading.done():
+                await response.write(lines.take() or b"\n")
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(lines.news.wait(), KEEP_ALIVE_SECONDS)
+            await response.write_eof(lines.take() + _last_words(reading))
+    finally:
+        reading.cancel()
+        await asyncio.wait((reading,))
 
 
-async def _with_pauses(items: AsyncGenerator[T, None]) -> AsyncGenerator[T | None, None]:
-    """Return the items, and None whenever the next one is not there at once or has not come for long."""
+class _Lines:
+    """Lines on their way from whoever reads them to whoever writes them; a full buffer holds the reader back."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._room = asyncio.Event()
+        self.news = asyncio.Event()
+
+    async def put(self, line: bytes) -> None:
+        self._buffer += line
+        self._buffer += b"\n"
+        self.news.set()
+        if len(self._buffer) >= _CHUNK_BYTES:
+            self._room.clear()
+            await self._room.wait()
+
+    def take(self) -> bytes:
+        taken = bytes(self._buffer)
+        self._buffer.clear()
+        self.news.clear()
+        self._room.set()
+        return taken
+
+
+async def _read(items: AsyncGenerator[T, None], schema_of: Callable[[T], object], lines: _Lines) -> None:
     async with aclosing(items):
-        while True:
-            step = asyncio.ensure_future(_next(items))
-            try:
-                await asyncio.sleep(0)
-                while not step.done():
-                    yield None
-                    await asyncio.wait((step,), timeout=KEEP_ALIVE_SECONDS)
-                yield step.result()
-            except StopAsyncIteration:
-                return
-            finally:
-                step.cancel()
-                await asyncio.wait((step,))
+        async for item in items:
+            await lines.put(_encoder.encode(schema_of(item)))
 
 
-async def _next(items: AsyncIterator[T]) -> T:
-    return await anext(items)
+def _last_words(reading: "asyncio.Task[None]") -> bytes:
+    """What is left to say when the items are over: nothing, or the error that ended them."""
+    error = reading.exception()
+    if error is None:
+        return b""
+    if not isinstance(error, GanglineError):
+        raise error
+    return _encoder.encode(error_to_body(error)) + b"\n"

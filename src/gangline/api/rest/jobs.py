@@ -10,7 +10,8 @@ from gangline.api.rest.answers import json_answer, stream_answer
 from gangline.api.rest.context import body_of, desk_of, reference_of, tenant_of
 from gangline.api.rest.parameters import Parameters
 from gangline.api.schemas.job import PrunedSchema, change_to_schema, job_to_schema, page_to_schema
-from gangline.dialects.native import job_from_plain, pairs
+from gangline.dialects import Translation, read_plain
+from gangline.dialects.native import pairs
 from gangline.errors import InvalidInputError
 from gangline.model import Job, JobId, QueueName, RoleName, Tenant
 from gangline.operations import Desk
@@ -23,20 +24,36 @@ Verb = Callable[[Desk, Tenant, str], Awaitable[Job]]
 
 
 async def submit(request: web.Request) -> web.Response:
-    """Take in the job file in the body under the id in the path's query; the same id again answers the same job."""
+    """Take in the job in the body, in whichever dialect, under the id in the query; the same id, the same job."""
     parameters = Parameters(request, ("id", "halted"))
     tenant, job_id = tenant_of(request), parameters.text("id")
     if job_id is None:
         raise InvalidInputError("the job has no id", field="id", expected="an id of the client's choice")
-    spec = job_from_plain(await body_of(request, dict[str, object]))
-    if spec.tenant != tenant:
+    found = read_plain(await body_of(request, dict[str, object]))
+    if len(found) != 1:
+        raise InvalidInputError(f"the body holds {len(found)} jobs", field="body", expected="one job")
+    job = _for_tenant(found[0], tenant)
+    submitted = await operations.submit(
+        desk_of(request),
+        JobId(job_id),
+        job.spec,
+        halted=parameters.truth("halted") or job.suspended,
+        notes=job.notes,
+    )
+    return json_answer(job_to_schema(submitted), HTTPStatus.CREATED)
+
+
+def _for_tenant(job: Translation, tenant: Tenant) -> Translation:
+    """Refuse what belongs to another tenant than the path says, or to another controller than us."""
+    if job.spec.tenant != tenant:
         raise InvalidInputError(
-            f"the job belongs to tenant '{spec.tenant}'",
+            f"the job belongs to tenant '{job.spec.tenant}'",
             field="metadata.tenant",
             expected=f"'{tenant}', as in the path",
         )
-    job = await operations.submit(desk_of(request), JobId(job_id), spec, halted=parameters.truth("halted"))
-    return json_answer(job_to_schema(job), HTTPStatus.CREATED)
+    if job.managed_by is not None:
+        raise InvalidInputError(f"the job belongs to the controller '{job.managed_by}'", field="managedBy")
+    return job
 
 
 async def listing(request: web.Request) -> web.StreamResponse:

@@ -1,9 +1,8 @@
 """``gangline submit``."""
 
-import secrets
-import sys
-from collections.abc import Callable
-from dataclasses import fields, replace
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,19 +12,15 @@ from gangline.cli import terminal
 from gangline.cli.connection import connect
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.following import finish, follow
+from gangline.cli.job_sources import in_active_environment, jobs_from_file, jobs_from_options
 from gangline.cli.jobs import print_jobs
 from gangline.cli.options import Output, output_option
-from gangline.dialects.native import PRIORITIES, ShortForm, job_from_short_form, job_to_plain, pairs
-from gangline.errors import InvalidInputError
-from gangline.model import JobSpec, QueueName, Tenant
-from gangline.sdk.loading import load_all, parse
-from gangline.sdk.packing import CODE_PREFIX, pack
+from gangline.dialects.native import job_to_plain
+from gangline.model import JobSpec
+from gangline.sdk.values import CODE_PREFIX
 from gangline.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., object])
-
-_OVERRULES = ("name", "queue", "priority", "tenant")
-"""Options that also go with a file, and overrule what it says."""
 
 _SHORT_FORM: tuple[Callable[[F], F], ...] = (
     click.option("--name", metavar="NAME", help="The job's name; derived from the command if not given."),
@@ -44,7 +39,12 @@ _SHORT_FORM: tuple[Callable[[F], F], ...] = (
     click.option("--size", metavar="SIZE", help="A T-shirt size, such as 1-v100."),
     click.option("--framework", metavar="NAME", help="tensorflow, pytorch, mpi, jax, parameter-server, ..."),
     click.option("--image", metavar="IMAGE", help="The container image, for engines that use one."),
-    click.option("--code", metavar="DIRECTORY", help="The directory to ship with the job."),
+    click.option(
+        "--code",
+        metavar="DIRECTORY",
+        help="The directory to ship with the job; the present one if the command names a file in it.",
+    ),
+    click.option("--no-code", is_flag=True, default=None, help="Ship nothing."),
     click.option("-e", "--env", metavar="NAME=VALUE", multiple=True, help="An environment variable; repeatable."),
     click.option("--max-attempts", type=click.IntRange(1), help="How often to try the whole gang."),
     click.option("--deadline", metavar="DURATION", help="End the job after this time: 2h."),
@@ -89,74 +89,38 @@ def command(
     gangline submit -f job.yaml --follow
     """
     given = {name: value for name, value in options.items() if value not in (None, ())}
+    if tenant := given.get("tenant") or (ctx.find_root().obj or {}).get("tenant"):
+        given["tenant"] = tenant
     settings = Settings.load()
-    tenant = str(given.get("tenant") or (ctx.find_root().obj or {}).get("tenant") or settings.tenant)
-    given["tenant"] = tenant
-    jobs = _from_file(file, words, given, settings) if file else (_from_options(words, given, settings),)
+    jobs = jobs_from_file(file, words, given, settings) if file else jobs_from_options(words, given, settings)
+    if not (ctx.find_root().obj or {}).get("server"):
+        jobs = tuple(replace(job, spec=in_active_environment(job.spec, os.environ)) for job in jobs)
+    for note in (note for job in jobs for note in (*job.notes, *job.local_notes)):
+        terminal.say(f"note: {note}")
     if dry_run:
-        _print_requests(jobs, settings, output)
+        _print_requests([job.spec for job in jobs], settings, output)
         return 0
     if following and len(jobs) > 1:
         raise click.UsageError(f"--follow takes one job, and the file holds {len(jobs)}", ctx)
-    client = connect(ctx, tenant=tenant)
-    submitted = [client.submit(job, halted=halted) for job in jobs]
+    clients = [connect(ctx, tenant=job.spec.tenant) for job in jobs]
+    submitted = [
+        client.submit(job.spec, halted=halted or job.suspended) for client, job in zip(clients, jobs, strict=True)
+    ]
     if following:
         terminal.say(f"submitted {submitted[0].name}")
-        return follow(client, submitted[0])
+        return follow(clients[0], submitted[0])
     print_jobs(submitted, output)
     if waiting:
-        return next((code for code in [finish(client, job) for job in submitted] if code), 0)
+        codes = [finish(client, job) for client, job in zip(clients, submitted, strict=True)]
+        return next((code for code in codes if code), 0)
     terminal.say(f"follow it with: gangline logs -f {submitted[0].name}")
     return 0
 
 
-def _from_options(words: tuple[str, ...], given: dict[str, object], settings: Settings) -> JobSpec:
-    known = {item.name for item in fields(ShortForm)}
-    arguments = {name: value for name, value in given.items() if name in known}
-    arguments["labels"] = pairs(_tuple(given.get("labels")), "--label")
-    arguments["env"] = pairs(_tuple(given.get("env")), "--env")
-    form = ShortForm(command=words, suffix=secrets.token_hex(2), **arguments)  # type: ignore[arg-type]  # click checked
-    job = job_from_short_form(form, sizes=settings.sizes)
-    return job if job.code is None else replace(job, code=str(Path(job.code).expanduser().absolute()))
-
-
-def _from_file(file: str, words: tuple[str, ...], given: dict[str, object], settings: Settings) -> tuple[JobSpec, ...]:
-    surplus = sorted(set(given) - set(_OVERRULES))
-    if words or surplus:
-        option = "COMMAND" if words else f"--{surplus[0].replace('_', '-')}"
-        raise InvalidInputError("it does not go with --file", field=option, expected="it in the file")
-    if file == "-":
-        jobs = parse(sys.stdin.read(), file="standard input", directory=Path.cwd(), sizes=settings.sizes)
-    else:
-        jobs = load_all(file, sizes=settings.sizes)
-    if "name" in given and len(jobs) > 1:
-        raise InvalidInputError(f"the file holds {len(jobs)} jobs", field="--name", expected="a file with one job")
-    return tuple(_overruled(job, given) for job in jobs)
-
-
-def _overruled(job: JobSpec, given: dict[str, object]) -> JobSpec:
-    changes: dict[str, object] = {}
-    if "name" in given:
-        changes["name"] = given["name"]
-    if "queue" in given:
-        changes["queue"] = QueueName(str(given["queue"]))
-    if "priority" in given:
-        changes["priority"] = _priority(str(given["priority"]))
-    changes["tenant"] = Tenant(str(given["tenant"]))
-    return replace(job, **changes)  # type: ignore[arg-type]  # each value has its field's type
-
-
-def _priority(text: str) -> int:
-    if text in PRIORITIES:
-        return PRIORITIES[text]
-    if not text.isdigit():
-        expected = f"{', '.join(PRIORITIES)} or a number"
-        raise InvalidInputError(f"'{text}' is no priority", field="--priority", expected=expected)
-    return int(text)
-
-
-def _print_requests(jobs: tuple[JobSpec, ...], settings: Settings, output: str) -> None:
+def _print_requests(jobs: Sequence[JobSpec], settings: Settings, output: str) -> None:
     """Print what would be sent. Code is packed, so that its digest is the real one, and thrown away."""
+    from gangline.sdk.packing import pack
+
     requests = []
     for job in jobs:
         code = job.code
@@ -167,7 +131,3 @@ def _print_requests(jobs: tuple[JobSpec, ...], settings: Settings, output: str) 
         requests.append(job_to_plain(replace(job, code=code)))
     write = json_text if output == Output.JSON else yaml_text
     click.echo("\n---\n".join(write(request) for request in requests))
-
-
-def _tuple(value: object) -> tuple[str, ...]:
-    return tuple(str(item) for item in value) if isinstance(value, tuple) else ()

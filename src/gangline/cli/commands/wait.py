@@ -1,5 +1,7 @@
 """``gangline wait``."""
 
+import time
+
 import click
 
 from gangline.cli import terminal, words
@@ -23,11 +25,11 @@ def command(
     Without --for it waits for their end and exits with the first exit code that is not 0.
     """
     wanted = read_phases(phases, "--for")
-    end = None if timeout is None else terminal.now() + words.read_duration(timeout, "--timeout")
+    end = None if timeout is None else time.monotonic() + words.read_duration(timeout, "--timeout")
     client = connect(ctx, tenant=tenant)
     codes = []
     for job in jobs:
-        left = None if end is None else max(0.0, end - terminal.now())
+        left = None if end is None else max(0.0, end - time.monotonic())
         found = client.wait(job, phases=wanted or FINAL_PHASES, timeout=left)
         terminal.say(f"{found.name} is {found.phase}")
         codes.append(0 if wanted else exit_code_of_job(found))

@@ -1,0 +1,121 @@
+"""Handlers for training jobs: create, get, list, watch, patch, replace, delete."""
+
+import json
+import uuid
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from http import HTTPStatus
+
+from aiohttp import web
+
+from gangline import operations
+from gangline.api.kubernetes.answers import list_object, object_answer, stream_answer, success_object
+from gangline.api.kubernetes.changing import change_job
+from gangline.api.kubernetes.job_objects import is_shown, job_to_object, named
+from gangline.api.kubernetes.plain import Plain, decode_object, merged, part, text
+from gangline.api.kubernetes.requests import all_jobs, desk_of, find_job, kind_in, name_of, tenant_of, version_of
+from gangline.api.kubernetes.selectors import Selector, equal_value, matches, parse_selector
+from gangline.api.kubernetes.translating import translate
+from gangline.dialects.kubeflow import GROUP, Kind
+from gangline.errors import InvalidInputError
+from gangline.lifecycle import new_job
+from gangline.model import Job, JobId
+from gangline.storage.interface import JobQuery
+
+
+async def create(request: web.Request) -> web.Response:
+    """Submit the job in the body."""
+    kind, version, tenant, desk = kind_in(request), version_of(request), tenant_of(request), desk_of(request)
+    document = decode_object(await request.read())
+    identity = str(uuid.uuid4())
+    name = named(document, suffix=identity[:5])
+    document["metadata"] = {**part(document, "metadata"), "namespace": tenant} | ({"name": name} if name else {})
+    translation = translate(document, kind, version)
+    if request.query.get("dryRun"):
+        job = new_job(JobId(identity), translation.spec, desk.clock.now(), halted=translation.suspended)
+    else:
+        job = await operations.submit(desk, JobId(identity), translation.spec, halted=translation.suspended)
+    notes = (*translation.notes, *translation.local_notes)
+    return object_answer(job_to_object(job, kind, version), HTTPStatus.CREATED, warnings=notes)
+
+
+async def get(request: web.Request) -> web.Response:
+    """Return one job."""
+    kind = kind_in(request)
+    return object_answer(job_to_object(await find_job(request, name_of(request), kind), kind, version_of(request)))
+
+
+async def listing(request: web.Request) -> web.StreamResponse:
+    """Return the jobs of one kind, or watch them."""
+    kind, version = kind_in(request), version_of(request)
+    wanted = parse_selector(request.query.get("labelSelector"), "labelSelector")
+    name = equal_value(request.query.get("fieldSelector"), "metadata.name")
+    if request.query.get("watch") in ("true", "1"):
+        changes = _changes(request, kind, wanted, name)
+        return await stream_answer(request, changes, content_type="application/json")
+    found = [job async for job in all_jobs(request, kind) if _wanted(job, wanted, name)]
+    found.sort(key=lambda job: job.name)
+    objects = [job_to_object(job, kind, version) for job in found]
+    return object_answer(list_object(kind.name, f"{GROUP}/{version}", objects))
+
+
+async def patch(request: web.Request) -> web.Response:
+    """Merge the body into a job: suspend or resume it, scale it, change its labels; before it has run, anything."""
+    if request.content_type == "application/json-patch+json":
+        raise web.HTTPUnsupportedMediaType(text="send a merge patch (application/merge-patch+json)")
+    change = decode_object(await request.read())
+    return await _changed(request, lambda current: merged(current, change), change)
+
+
+async def put(request: web.Request) -> web.Response:
+    """Replace a job by the one in the body; the same rules as for a patch."""
+    document = decode_object(await request.read())
+    return await _changed(request, lambda current: document, document)
+
+
+async def delete(request: web.Request) -> web.Response:
+    """Delete a job."""
+    kind = kind_in(request)
+    job = await find_job(request, name_of(request), kind)
+    await operations.delete(desk_of(request), tenant_of(request), job.id)
+    return object_answer(success_object(job.name, kind.plural, job.id))
+
+
+async def _changed(request: web.Request, change: Callable[[Plain], object], sent: Plain) -> web.Response:
+    kind, version = kind_in(request), version_of(request)
+    job = await find_job(request, name_of(request), kind)
+    stale = text(sent, "metadata", "resourceVersion")
+    if stale is not None and stale != str(job.version):
+        message = f"Operation cannot be fulfilled on {kind.plural} '{job.name}': the object has been modified"
+        raise web.HTTPConflict(text=f"{message}; please apply your changes to the latest version and try again")
+    current = job_to_object(job, kind, version)
+    wanted = change(current)
+    if not isinstance(wanted, dict) or part(wanted, "metadata").get("name") != job.name:
+        raise InvalidInputError("the name cannot change", field="metadata.name", expected=f"'{job.name}'")
+    job = await change_job(desk_of(request), job, kind, version, before=current, after=wanted)
+    return object_answer(job_to_object(job, kind, version))
+
+
+async def _changes(
+    request: web.Request, kind: Kind, wanted: tuple[Selector, ...], name: str | None
+) -> AsyncGenerator[bytes, None]:
+    """Every job as it is, then every change. A client that listed before sees some jobs twice, which it can tell."""
+    desk, version = desk_of(request), version_of(request)
+    shown: dict[JobId, Job] = {}
+    async for change in operations.watch_jobs(desk, tenant_of(request), JobQuery(limit=500)):
+        job, known = change.job, shown.get(change.job_id)
+        if job is not None and is_shown(job, kind) and _wanted(job, wanted, name):
+            shown[job.id] = job
+            yield _event("MODIFIED" if known else "ADDED", job_to_object(job, kind, version))
+        elif known is not None:
+            del shown[change.job_id]
+            last = replace(known, version=known.version + 1) if job is None else job
+            yield _event("DELETED", job_to_object(last, kind, version))
+
+
+def _event(word: str, found: Plain) -> bytes:
+    return json.dumps({"type": word, "object": found}).encode() + b"\n"
+
+
+def _wanted(job: Job, wanted: tuple[Selector, ...], name: str | None) -> bool:
+    return matches(wanted, job.spec.labels) and name in (None, job.name)

@@ -1,0 +1,157 @@
+"""Replicas as pods, named and labelled as upstream's operator does it. Pure."""
+
+import json
+
+from gangline.api.kubernetes.job_objects import kind_of, owner_reference
+from gangline.api.kubernetes.plain import Plain, given, items, part, text, texts
+from gangline.dialects.kubeflow import KINDS, Kind, selector_labels, time_text
+from gangline.dialects.kubeflow.status import JOB_ROLE_LABEL, REPLICA_INDEX_LABEL
+from gangline.model import Job, Phase, ReplicaId, ReplicaState, ReplicaStatus, RoleName, Timestamp
+
+_LAUNCHER = RoleName("launcher")
+_ENDED_WITH_JOB = frozenset({ReplicaState.PENDING, ReplicaState.RUNNING, ReplicaState.BACKING_OFF})
+_PHASES = {
+    ReplicaState.PENDING: "Pending",
+    ReplicaState.RUNNING: "Running",
+    ReplicaState.BACKING_OFF: "Running",
+    ReplicaState.SUCCEEDED: "Succeeded",
+    ReplicaState.FAILED: "Failed",
+    ReplicaState.LOST: "Failed",
+}
+
+
+def pod_name(job: Job, replica: ReplicaId) -> str:
+    """Name a pod; an MPIJob has one launcher, without a number."""
+    if replica.role == _LAUNCHER and kind_of(job) is KINDS["MPIJob"]:
+        return f"{job.name}-{replica.role}"
+    return f"{job.name}-{replica}"
+
+
+def candidates(name: str) -> list[tuple[str, ReplicaId]]:
+    """Which jobs and replicas a pod name may stand for, most likely first."""
+    found = []
+    head, _, tail = name.rpartition("-")
+    if head and tail == _LAUNCHER:
+        found.append((head, ReplicaId(_LAUNCHER, 0)))
+    job, _, role = head.rpartition("-")
+    if job and role and tail.isascii() and tail.isdigit():
+        found.append((job, ReplicaId(RoleName(role), int(tail))))
+    return found
+
+
+def pods_of(job: Job) -> list[Plain]:
+    """Every pod of a job that is there now: none while it waits, and of a finished job what its clean-up left."""
+    kind = kind_of(job)
+    if kind is None or not (job.holding or job.finished):
+        return []
+    policy = text(json.loads(job.spec.manifest_json or "{}"), "spec", "runPolicy", "cleanPodPolicy")
+    if job.finished and policy == "All":
+        return []
+    gone = _ENDED_WITH_JOB if job.finished and policy == "Running" else frozenset()
+    return [pod_to_object(job, kind, status) for status in job.replicas if status.state not in gone]
+
+
+def pod_to_object(job: Job, kind: Kind, status: ReplicaStatus) -> Plain:
+    """Write one pod."""
+    template = json.loads(job.spec.role(status.id.role).pod_template_json or "{}")
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(job, kind, status, template),
+        "spec": {**part(template, "spec"), "nodeName": status.node},
+        "status": _status(job, kind, status, template),
+    }
+
+
+def _metadata(job: Job, kind: Kind, status: ReplicaStatus, template: Plain) -> Plain:
+    labels = {
+        **texts(template, "metadata", "labels"),
+        **selector_labels(job.name, kind, status.id.role),
+        REPLICA_INDEX_LABEL: str(status.id.index),
+    }
+    if status.id == ReplicaId(job.spec.lead_role, 0):
+        labels[JOB_ROLE_LABEL] = "master"
+    return given(
+        {
+            "name": pod_name(job, status.id),
+            "namespace": job.spec.tenant,
+            "uid": f"{job.id}-{job.attempt}-{status.id}",
+            "resourceVersion": str(job.version),
+            "creationTimestamp": time_text(_created(job)),
+            "labels": labels,
+            "annotations": texts(template, "metadata", "annotations") or None,
+            "ownerReferences": [owner_reference(job, kind)],
+        }
+    )
+
+
+def _created(job: Job) -> Timestamp:
+    """When the pods of the present attempt were made: its gang was placed."""
+    return next((entry.at for entry in reversed(job.history) if entry.phase is Phase.STARTING), job.created_at)
+
+
+def _status(job: Job, kind: Kind, status: ReplicaStatus, template: Plain) -> Plain:
+    phase = _phase(job, status)
+    running = phase == "Running" and status.state is ReplicaState.RUNNING
+    placed = time_text(_created(job))
+    conditions = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": placed},
+        {"type": "Ready", "status": str(running), "lastTransitionTime": placed},
+    ]
+    return given(
+        {
+            "phase": phase,
+            "startTime": placed,
+            "message": status.message or None,
+            "hostIP": "127.0.0.1",
+            "conditions": conditions,
+            "containerStatuses": [_container(job, kind, status, template, ready=running)],
+        }
+    )
+
+
+def _phase(job: Job, status: ReplicaStatus) -> str:
+    """What was still running when its job ended was stopped by us: it shares the job's fate, as upstream counts it."""
+    if job.finished and status.state in _ENDED_WITH_JOB:
+        return "Succeeded" if job.phase is Phase.COMPLETED else "Failed"
+    return _PHASES[status.state]
+
+
+def _container(job: Job, kind: Kind, status: ReplicaStatus, template: Plain, *, ready: bool) -> Plain:
+    containers = items(template, "spec", "containers")
+    names = [text(container, "name") for container in containers]
+    main = names.index(kind.container) if kind.container in names else 0
+    image = text(containers[main], "image") if containers else None
+    return {
+        "name": (names[main] if names else None) or kind.container or "main",
+        "image": image or "",
+        "imageID": "",
+        "ready": ready,
+        "started": ready,
+        "restartCount": status.incarnation,
+        "state": _container_state(job, status),
+        "lastState": {},
+    }
+
+
+def _container_state(job: Job, status: ReplicaStatus) -> Plain:
+    phase = _phase(job, status)
+    if status.state is ReplicaState.BACKING_OFF and phase == "Running":
+        return {"waiting": {"reason": "CrashLoopBackOff", "message": status.message}}
+    if phase == "Pending":
+        return {"waiting": {"reason": "ContainerCreating"}}
+    started = None if status.started_at is None else time_text(status.started_at)
+    if phase == "Running":
+        return {"running": given({"startedAt": started})}
+    ended = status.finished_at or job.finished_at
+    return {
+        "terminated": given(
+            {
+                "exitCode": status.exit_code if status.exit_code is not None else int(phase == "Failed"),
+                "reason": "Completed" if phase == "Succeeded" else "Error",
+                "message": status.message or None,
+                "startedAt": started,
+                "finishedAt": None if ended is None else time_text(ended),
+            }
+        )
+    }

@@ -1,0 +1,69 @@
+"""What handlers read from their requests: who asks, the namespace, the kind of job, and the jobs themselves."""
+
+from collections.abc import AsyncGenerator
+
+from aiohttp import web
+
+from gangline import operations
+from gangline.api.kubernetes.job_objects import is_shown, served_kind
+from gangline.api.rest.context import DESK_FOR
+from gangline.dialects.kubeflow import Kind
+from gangline.errors import NotFoundError
+from gangline.model import Job, Tenant
+from gangline.model.identity import check_name
+from gangline.operations import Desk
+from gangline.storage.interface import JobQuery
+
+_PAGE = 500
+
+
+def desk_of(request: web.Request) -> Desk:
+    """Return the desk for whoever asks."""
+    return request.app[DESK_FOR](request)
+
+
+def tenant_of(request: web.Request) -> Tenant:
+    """Return the namespace in the path, which is our tenant."""
+    namespace = request.match_info["namespace"]
+    check_name(namespace, "metadata.namespace")
+    return Tenant(namespace)
+
+
+def name_of(request: web.Request) -> str:
+    """Return the name in the path."""
+    return request.match_info["name"]
+
+
+def version_of(request: web.Request) -> str:
+    """Return the API version in the path."""
+    return request.match_info["version"]
+
+
+def kind_in(request: web.Request) -> Kind:
+    """Return the kind in the path."""
+    kind = served_kind(version_of(request), request.match_info["plural"])
+    if kind is None:
+        raise NotFoundError("path", request.path)
+    return kind
+
+
+async def find_job(request: web.Request, name: str, kind: Kind | None = None) -> Job:
+    """Return the Kubeflow job of that name; one that is being deleted is gone for clients, as on a cluster."""
+    job = await operations.get_job(desk_of(request), tenant_of(request), name)
+    if job.name != name or not is_shown(job, kind):
+        raise NotFoundError("job" if kind is None else kind.plural, name)
+    return job
+
+
+async def all_jobs(request: web.Request, kind: Kind | None = None) -> AsyncGenerator[Job, None]:
+    """Return every Kubeflow job of the namespace, newest first."""
+    desk, tenant = desk_of(request), tenant_of(request)
+    after: str | None = None
+    while True:
+        page = await operations.list_jobs(desk, tenant, JobQuery(limit=_PAGE, after=after))
+        for job in page.jobs:
+            if is_shown(job, kind):
+                yield job
+        after = page.next
+        if after is None:
+            return

@@ -1,0 +1,98 @@
+"""Where ``gangline submit`` gets its jobs from: options and a command, or a file that options may overrule in part."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+
+from gangline.cli import terminal
+from gangline.dialects import Translation
+from gangline.dialects.native import PRIORITIES, ShortForm, job_from_short_form, pairs
+from gangline.errors import InvalidInputError
+from gangline.model import DEFAULT_TENANT, JobSpec, QueueName, Tenant
+from gangline.sdk.loading import load_all, parse
+from gangline.settings import Settings
+
+Given = Mapping[str, object]
+"""The options that were given, by the names of ``ShortForm``."""
+
+_OVERRULES = ("name", "queue", "priority", "tenant")
+"""Options that also go with a file, and overrule what it says."""
+
+_ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
+
+
+def jobs_from_options(words: tuple[str, ...], given: Given, settings: Settings) -> tuple[Translation, ...]:
+    """Build the job that the short form means."""
+    known = {item.name for item in fields(ShortForm)}
+    arguments = {"tenant": settings.tenant, **{name: value for name, value in given.items() if name in known}}
+    arguments["labels"] = pairs(_tuple(given.get("labels")), "--label")
+    arguments["env"] = pairs(_tuple(given.get("env")), "--env")
+    if "code" not in given and "no_code" not in given and (file := _file_in(words)):
+        terminal.say(f"shipping the present directory, because '{file}' is in it (--no-code ships nothing)")
+        arguments["code"] = "."
+    form = ShortForm(command=words, suffix=os.urandom(2).hex(), **arguments)  # type: ignore[arg-type]  # click checked
+    job = job_from_short_form(form, sizes=settings.sizes)
+    if job.code is not None:
+        job = replace(job, code=str(Path(job.code).expanduser().absolute()))
+    return (Translation(spec=job),)
+
+
+def in_active_environment(job: JobSpec, environment: Mapping[str, str]) -> JobSpec:
+    """Let a job on this machine see the Python environment its user has activated.
+
+    The service has its own, from whenever it was started; ``python`` should mean what it means to the user now.
+    """
+    active = {name: environment[name] for name in _ENVIRONMENTS if environment.get(name)}
+    if not active or "PATH" in job.env:
+        return job
+    terminal.say(f"using the active environment {next(iter(active.values()))}")
+    return replace(job, env={"PATH": environment.get("PATH", ""), **active, **job.env})
+
+
+def _file_in(words: tuple[str, ...]) -> str | None:
+    """The first word of a command that is a file below the present directory: what ``python train.py`` means."""
+    relative = (word for word in words if not word.startswith(("/", "-", "~", "..")))
+    return next((word for word in relative if Path(word).is_file()), None)
+
+
+def jobs_from_file(file: str, words: tuple[str, ...], given: Given, settings: Settings) -> tuple[Translation, ...]:
+    """Read the jobs of a file, or of standard input, and let options overrule what they may."""
+    surplus = sorted(set(given) - set(_OVERRULES))
+    if words or surplus:
+        option = "COMMAND" if words else f"--{surplus[0].replace('_', '-')}"
+        raise InvalidInputError("it does not go with --file", field=option, expected="it in the file")
+    if file == "-":
+        jobs = parse(sys.stdin.read(), file="standard input", directory=Path.cwd(), sizes=settings.sizes)
+    else:
+        jobs = load_all(file, sizes=settings.sizes)
+    if "name" in given and len(jobs) > 1:
+        raise InvalidInputError(f"the file holds {len(jobs)} jobs", field="--name", expected="a file with one job")
+    return tuple(replace(job, spec=_overruled(job.spec, given, settings)) for job in jobs)
+
+
+def _overruled(job: JobSpec, given: Given, settings: Settings) -> JobSpec:
+    changes: dict[str, object] = {}
+    if "name" in given:
+        changes["name"] = given["name"]
+    if "queue" in given:
+        changes["queue"] = QueueName(str(given["queue"]))
+    if "priority" in given:
+        changes["priority"] = _priority(str(given["priority"]))
+    if "tenant" in given or job.tenant == DEFAULT_TENANT:
+        changes["tenant"] = Tenant(str(given.get("tenant", settings.tenant)))
+    return replace(job, **changes)  # type: ignore[arg-type]  # each value has its field's type
+
+
+def _priority(text: str) -> int:
+    if text in PRIORITIES:
+        return PRIORITIES[text]
+    if not text.isdigit():
+        expected = f"{', '.join(PRIORITIES)} or a number"
+        raise InvalidInputError(f"'{text}' is no priority", field="--priority", expected=expected)
+    return int(text)
+
+
+def _tuple(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, tuple) else ()

@@ -1,0 +1,27 @@
+"""The REST application on a socket of its own, with a desk that a test can reach behind."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from gangline.api.rest import make_app
+from tests.operations.fakes import Office
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    return Office(tmp_path / "code")
+
+
+@pytest.fixture
+async def session(office: Office, tmp_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
+    runner = web.AppRunner(make_app(lambda request: office.desk(), code_limit_bytes=1000), shutdown_timeout=1.0)
+    await runner.setup()
+    path = str(tmp_path / "service.sock")
+    await web.UnixSite(runner, path).start()
+    async with aiohttp.ClientSession("http://service", connector=aiohttp.UnixConnector(path)) as client:
+        yield client
+    await runner.cleanup()

@@ -1,0 +1,90 @@
+"""What goes wrong is one line and one exit code."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from gangline import errors
+from gangline.cli.failures import EXIT_CODES, exit_code_of
+from gangline.errors import EngineError, GanglineError, StaleVersionError
+from tests.cli.conftest import Here, Shell
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want_code", "want_words"),
+    [
+        pytest.param(("get", "nobody"), 3, "no job named 'nobody'", id="not found"),
+        pytest.param(("submit", "--name", "taken", "--", "true"), 4, "gangline delete taken", id="conflict"),
+        pytest.param(("resume", "taken"), 4, "ResumeRequested does not apply", id="not in this phase"),
+        pytest.param(("--server", "unix:/nowhere.sock", "list"), 6, "hint: 'gangline doctor'", id="unreachable"),
+        pytest.param(("wait", "resting", "--timeout", "100ms"), 124, "the time given to wait", id="time is up"),
+        pytest.param(("submti",), 2, "Did you mean 'submit'?", id="unknown command"),
+        pytest.param(("submit",), 2, "COMMAND: there is no command", id="nothing to run"),
+        pytest.param(("submit", "--workers", "0", "--", "x"), 2, "--workers", id="zero workers"),
+        pytest.param(("submit", "--min-workers", "3", "--", "x"), 2, "--min-workers", id="min above replicas"),
+        pytest.param(("submit", "--memory", "lots", "--", "x"), 2, "--memory", id="no amount"),
+        pytest.param(("submit", "--size", "1-v10", "--", "x"), 2, "did you mean '1-v100'?", id="nearly a size"),
+        pytest.param(("submit", "--name", "Bad_Name", "--", "x"), 2, "--name", id="no name"),
+        pytest.param(("submit", "--queue", "defualt", "--", "x"), 2, "did you mean 'default'?", id="nearly a queue"),
+        pytest.param(("submit", "-f", "/missing.yaml"), 2, "/missing.yaml", id="no such file"),
+        pytest.param(("submit", "-f", "x", "--workers", "2"), 2, "--workers: it does not go", id="file and options"),
+        pytest.param(("submit", "--code", "/missing", "--", "x"), 2, "'/missing' is no directory", id="no code"),
+        pytest.param(("list", "--phase", "procesing"), 2, "did you mean 'PROCESSING'?", id="nearly a phase"),
+        pytest.param(("logs", "taken", "--since", "soon"), 2, "for example 90s", id="no duration"),
+        pytest.param(("list", "--label", "x"), 2, "NAME=VALUE", id="no pair"),
+        pytest.param(("config", "get", "noeds"), 2, "did you mean 'nodes'?", id="nearly a setting"),
+    ],
+)
+def test_an_error_has_its_code_and_says_what_to_do(
+    here: Here, two_jobs: None, arguments: tuple[str, ...], want_code: int, want_words: str
+) -> None:
+    code, out, err = here(*arguments)
+    assert (code, out) == (want_code, "")
+    assert want_words in err
+
+
+@pytest.fixture(scope="module")
+def two_jobs(shell: Shell) -> None:
+    """One job that is cancelled and one that waits for its user."""
+    shell.out("submit", "--name", "taken", "--halted", "--", "true")
+    shell.out("submit", "--name", "resting", "--halted", "--", "true")
+    shell.out("cancel", "taken")
+
+
+@pytest.mark.parametrize(
+    ("text", "want_words"),
+    [
+        pytest.param("kind: a: b", "job.yaml:1", id="broken YAML"),
+        pytest.param("metadata: {name: x}\nspec:\n  rolse: {}\n", "job.yaml:3: spec.rolse", id="unknown field"),
+        pytest.param("metadata: {name: x}\nspec:\n  replicas: 0\n  command: [x]\n", "job.yaml:3", id="zero replicas"),
+        pytest.param("", "empty", id="empty file"),
+    ],
+)
+def test_a_wrong_file_is_refused_at_its_line(here: Here, tmp_path: Path, text: str, want_words: str) -> None:
+    (tmp_path / "job.yaml").write_text(text)
+    code, _, err = here("submit", "-f", str(tmp_path / "job.yaml"))
+    assert code == 2
+    assert want_words in err
+
+
+def test_an_error_is_one_line_without_a_traceback(shell: Shell) -> None:
+    done = shell.run("get", "nobody")
+    assert (done.returncode, done.stderr) == (3, "error: no job named 'nobody'\n")
+
+
+def test_the_traceback_is_there_for_those_who_ask(shell: Shell) -> None:
+    done = shell.run("get", "nobody", GANGLINE_DEBUG="1")
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "cls", [item for item in vars(errors).values() if inspect.isclass(item) and issubclass(item, GanglineError)]
+)
+def test_every_error_has_a_code(cls: type[GanglineError]) -> None:
+    assert next(EXIT_CODES[known] for known in cls.__mro__ if known in EXIT_CODES) in {1, 2, 3, 4, 5, 6, 124}
+
+
+def test_an_unlisted_error_has_the_code_of_its_kind() -> None:
+    assert exit_code_of(StaleVersionError("job", "x", expected=1, found=2)) == 4
+    assert exit_code_of(EngineError("broken")) == 1

@@ -1,0 +1,130 @@
+"""Commands about Gangline itself, and what starting it costs."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+
+import click
+import pytest
+
+from gangline import __version__
+from gangline.cli.lazy import COMMANDS
+from tests.cli.conftest import Here, Shell
+
+NAMES = [name for section in COMMANDS.values() for name in section]
+
+
+def test_help_imports_click_and_nothing_of_the_platform() -> None:
+    program = (
+        "import sys; from gangline.cli.main import run; run(['--help']);"
+        "print([name for name in sys.modules if name.split('.')[0] in"
+        " ('rich', 'yaml', 'msgspec', 'numpy', 'aiohttp', 'asyncio', 'http')"
+        " or name.startswith('gangline.') and not name.startswith('gangline.cli')])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == "[]"
+    assert "Submit a job from options or from a file." in found.stdout
+
+
+def test_a_command_imports_neither_the_service_nor_rich(shell: Shell) -> None:
+    program = (
+        "import sys; from gangline.cli.main import run; run(['list']);"
+        "print([name for name in ('rich', 'numpy', 'aiohttp', 'asyncio', 'sqlite3') if name in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=shell.environment
+    )
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_is_what_the_table_says(name: str) -> None:
+    command = import_module(f"gangline.cli.commands.{name}").command
+    assert isinstance(command, click.Command)
+    assert command.name == name
+    assert command.help
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_says_what_it_does(name: str) -> None:
+    command = import_module(f"gangline.cli.commands.{name}").command
+    below = command.commands.values() if isinstance(command, click.Group) else [command]
+    for each in below:
+        for parameter in each.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"{each.name} {parameter.opts}"
+
+
+def test_the_service_is_started_shown_and_stopped(fresh_shell: Shell) -> None:
+    stopped = fresh_shell.run("server", "status")
+    assert (stopped.returncode, stopped.stdout.splitlines()[0]) == (3, "State:    not running")
+    assert fresh_shell.out("version") == f"client  {__version__}\n"
+    fresh_shell.out("server", "start")
+    assert fresh_shell.out("version") == f"client  {__version__}\nservice {__version__}\n"
+    assert fresh_shell.run("server", "run").returncode == 4, "a second one on the same home is refused"
+    running = fresh_shell.out("server", "status")
+    assert "State:    running" in running
+    assert f"Version:  {__version__}" in running
+    assert "serving on" in fresh_shell.out("server", "logs", "--tail", "5")
+    assert "stopped the service" in fresh_shell.run("server", "stop").stderr
+    assert "no service runs" in fresh_shell.run("server", "stop").stderr
+
+
+def test_settings_are_shown_set_and_unset(fresh_shell: Shell) -> None:
+    assert fresh_shell.out("config", "path") == f"{fresh_shell.settings.config_file}\n"
+    assert fresh_shell.out("config", "get", "nodes") == "1\n"
+    fresh_shell.out("config", "set", "nodes", "3")
+    fresh_shell.out("config", "set", "sizes", "{big: {cpu: 8, memory: 64Gi}}")
+    view = json.loads(fresh_shell.out("config", "view", "-o", "json"))
+    assert (view["nodes"], view["sizes"]["big"]["cpu_millis"]) == (3, 8000)
+    assert str(fresh_shell.settings.config_file) in fresh_shell.out("config", "view")
+    request = json.loads(fresh_shell.out("submit", "--dry-run", "-o", "json", "--size", "big", "--", "true"))
+    assert request["spec"]["roles"]["worker"]["resources"]["cpu"] == 8
+    fresh_shell.out("config", "unset", "nodes")
+    assert fresh_shell.out("config", "get", "nodes") == "1\n"
+
+
+@pytest.mark.parametrize(("name", "value"), [("nodes", "none"), ("nodes", "0"), ("sizes", "big"), ("home", "")])
+def test_a_wrong_setting_is_refused_and_not_written(fresh_shell: Shell, name: str, value: str) -> None:
+    assert fresh_shell.run("config", "set", name, value).returncode == 2
+    assert not fresh_shell.settings.config_file.exists()
+
+
+def test_the_doctor_looks_at_everything(here: Here) -> None:
+    findings = json.loads(here("doctor", "-o", "json")[1])
+    assert [finding["subject"] for finding in findings] == [
+        "python",
+        "cgroups",
+        "loopback",
+        "disk",
+        "gpu",
+        "socket",
+        "service",
+        "clock",
+    ]
+    assert all(finding["fix"] for finding in findings if finding["health"] != "good")
+
+
+def test_the_doctor_tells_of_a_directory_open_to_others(fresh_shell: Shell) -> None:
+    fresh_shell.settings.runtime_directory.mkdir(mode=0o755)
+    done = fresh_shell.run("doctor")
+    assert done.returncode == 1
+    assert "FAIL  socket:" in done.stdout
+    assert "fix: chmod 700" in done.stdout
+
+
+@pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(here: Here, shell_name: str) -> None:
+    assert "_GANGLINE_COMPLETE" in here("completion", shell_name)[1]
+
+
+def test_commands_and_jobs_are_completed(shell: Shell) -> None:
+    shell.run("submit", "--name", "completed", "--halted", "--", "true")
+
+    def completed(*words: str) -> list[str]:
+        asked = {"_GANGLINE_COMPLETE": "bash_complete", "COMP_WORDS": "gangline " + " ".join(words)}
+        return shell.run(COMP_CWORD=str(len(words)), **asked).stdout.split()
+
+    assert completed("sub") == ["plain,submit"]
+    assert "plain,completed" in completed("get", "compl")

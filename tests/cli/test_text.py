@@ -1,0 +1,82 @@
+"""How numbers, times and tables are written."""
+
+import click
+import pytest
+
+from gangline.cli import table, words
+from gangline.errors import InvalidInputError
+from gangline.model import Resources, Timestamp
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        (0, "0s"),
+        (0.25, "0.2s"),
+        (9, "9s"),
+        (45, "45s"),
+        (200, "3m 20s"),
+        (7500, "2h 5m"),
+        (360000, "4d 4h"),
+        (3600, "1h"),
+    ],
+)
+def test_durations(seconds: float, want: str) -> None:
+    assert words.duration(seconds) == want
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "want"),
+    [
+        (-5, "now"),
+        (0.5, "now"),
+        (1, "1s ago"),
+        (119, "119s ago"),
+        (200, "3m ago"),
+        (7300, "2h ago"),
+        (200_000, "2d ago"),
+    ],
+)
+def test_times_ago(elapsed: float, want: str) -> None:
+    assert words.ago(Timestamp(1000.0), Timestamp(1000.0 + elapsed)) == want
+
+
+def test_a_time_that_never_was() -> None:
+    assert words.ago(None, Timestamp(0.0)) == "-"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("90", 90), ("90s", 90), ("1h30m", 5400), ("7d", 604800), ("250ms", 0.25), ("1.5h", 5400), ("2w", 1209600)],
+)
+def test_durations_are_read(text: str, want: float) -> None:
+    assert words.read_duration(text, "--since") == want
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-3s", "1h 30m", "5y", "1h30"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="--since"):
+        words.read_duration(text, "--since")
+
+
+def test_amounts() -> None:
+    resources = Resources(cpu_millis=1500, memory_mib=2048, gpu_millis=500, extended={"fpga": 1})
+    assert words.amount(resources) == "1.5 CPU, 2 GiB, 0.5 GPU, 1 fpga"
+
+
+def test_columns_align_whatever_their_colour() -> None:
+    lines = table.lines(
+        ("NAME", "PHASE", "WHY"), [("a", click.style("FAILED", fg="red"), "x"), ("long-name", "OK", "y")]
+    )
+    assert [click.unstyle(line) for line in lines] == [
+        "NAME       PHASE   WHY",
+        "a          FAILED  x",
+        "long-name  OK      y",
+    ]
+
+
+def test_the_last_column_is_cut_to_the_width() -> None:
+    lines = table.lines(("NAME", "REASON"), [("a", "word " * 40)], width=40)
+    assert max(len(line) for line in lines) == 40
+    assert lines[1].endswith("…")
+    assert "word " * 39 in table.lines(("NAME", "REASON"), [("a", "word " * 40)])[1]
