@@ -2,10 +2,11 @@
 
     python train.py --hidden-layers 3 --learning-rate 0.01 --epochs 5
 
-Bare, it trains alone. In a job, `ps` replicas hold the model, `worker` replicas train it, and the chief watches,
-evaluates, and writes RESULT_DIR/result.json.
+Bare, it trains alone. In a job `ps` replicas hold the model, workers train it, and the chief watches and writes
+RESULT_DIR/result.json.
 """
 
+# ruff: noqa: E402 - the linear algebra library reads its settings when NumPy loads it
 import os
 
 for library in ("OMP", "OPENBLAS", "MKL"):  # several workers share few cores: one thread each, before NumPy loads
@@ -15,6 +16,7 @@ import argparse
 import gzip
 import json
 import time
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,7 +26,7 @@ WIDTH, BATCH, SHARD = 128, 100, 1000
 
 
 def load(directory, kind):
-    """Images as rows of numbers around zero, and their labels."""
+    """Images as rows of bytes, and their labels."""
     with gzip.open(directory / f"{kind}-images-idx3-ubyte.gz") as file:
         images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
     with gzip.open(directory / f"{kind}-labels-idx1-ubyte.gz") as file:
@@ -40,7 +42,7 @@ def new_model(hidden_layers, seed):
     random = np.random.default_rng(seed)
     sizes = [784, *[WIDTH] * hidden_layers, 10]
     model = {}
-    for number, (inputs, outputs) in enumerate(zip(sizes, sizes[1:])):
+    for number, (inputs, outputs) in enumerate(pairwise(sizes)):
         model[f"weight{number}"] = random.normal(0, (2 / inputs) ** 0.5, (inputs, outputs)).astype(np.float32)
         model[f"bias{number}"] = np.zeros(outputs, np.float32)
     return model
@@ -60,9 +62,9 @@ def gradients_of(model, images, labels):
     inputs, scores = forward(model, images)
     scores = np.exp(scores - scores.max(axis=1, keepdims=True))
     chances = scores / scores.sum(axis=1, keepdims=True)
-    rows = np.arange(len(labels))
-    loss = -np.log(chances[rows, labels] + 1e-12).mean()
-    chances[rows, labels] -= 1
+    right = np.arange(len(labels)), labels
+    loss = -np.log(chances[right] + 1e-12).mean()
+    chances[right] -= 1
     delta, gradients = chances / len(labels), {}
     for number in reversed(range(len(inputs))):
         gradients[f"weight{number}"] = inputs[number].T @ delta
@@ -71,11 +73,7 @@ def gradients_of(model, images, labels):
     return float(loss), gradients
 
 
-def accuracy_of(model, images, labels):
-    return float((forward(model, images)[1].argmax(axis=1) == labels).mean())
-
-
-def train(session, directory, epochs):
+def train(session, gradients_of, directory, epochs):
     images, labels = load(directory, "train")
     for shard in session.shards(examples=len(labels), size=SHARD, epochs=epochs):
         rate = 1 - (shard.epoch + shard.leased.start / len(labels)) / epochs  # falls from 1 to 0
@@ -87,32 +85,30 @@ def train(session, directory, epochs):
 def watch(session, directory, began):
     """The chief's part: evaluate now and then, and once more when all is done."""
     images, labels = load(directory, "t10k")
-    images = normalise(images)
     for progress in session.follow(every_seconds=2):
-        accuracy = accuracy_of(session.parameters, images, labels)
+        accuracy = float((forward(session.parameters, normalise(images))[1].argmax(axis=1) == labels).mean())
         runtime.report(step=progress.examples_done, total_steps=progress.examples_total or None, accuracy=accuracy)
         print(f"{progress.examples_done:>8} examples, accuracy {accuracy:.4f}, {time.time() - began:.1f} s", flush=True)
     return {"accuracy": accuracy, "seconds": time.time() - began, "examples": progress.examples_done}
 
 
-def main():
+def main(gradients_of=gradients_of):
     began = time.time()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hidden-layers", type=int, default=3)
     parser.add_argument("--learning-rate", type=float, default=0.01)
     parser.add_argument("--epochs", type=int, default=5)
-    options = parser.parse_args()
-    here = runtime.current()
-    settings = ps.Settings(optimizer="momentum", learning_rate=options.learning_rate, non_finite="skip")
+    options, here = parser.parse_args(), runtime.current()
+    # Adam wants about a tenth of the rate that plain descent does.
+    settings = ps.Settings(optimizer="adam", learning_rate=options.learning_rate / 10, non_finite="skip")
     if here.role == "ps":
-        return ps.serve(settings)
-    chief = here.role == "chief"
-    alone = not here.peers("worker")
-    with ps.connect(
-        new_model(options.hidden_layers, seed=1), settings=settings, observer=chief and not alone
-    ) as session:
-        if alone or not chief:
-            train(session, here.data_directory, options.epochs)
+        ps.serve(settings)
+        return
+    chief, alone = here.role == "chief", not here.peers("worker")
+    model, watching = new_model(options.hidden_layers, seed=1), chief and not alone
+    with ps.connect(model, settings=settings, observer=watching) as session:
+        if not watching:
+            train(session, gradients_of, here.data_directory, options.epochs)
         if chief:
             result = watch(session, here.data_directory, began)
             here.result_directory.mkdir(parents=True, exist_ok=True)

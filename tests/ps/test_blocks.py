@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,7 +27,7 @@ def test_every_element_lies_in_exactly_one_block(elements: list[int], servers: i
         ranges = sorted((block.start, block.stop) for block in block_map.blocks if block.tensor == number)
         assert ranges[0][0] == 0
         assert ranges[-1][1] == size
-        assert all(left[1] == right[0] for left, right in zip(ranges, ranges[1:], strict=False))
+        assert all(left[1] == right[0] for left, right in pairwise(ranges))
 
 
 @given(sizes, st.integers(1, 5), st.integers(1, 5))

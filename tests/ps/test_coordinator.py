@@ -181,3 +181,17 @@ def test_a_map_that_does_not_follow_the_one_in_force_is_refused() -> None:
 
     with pytest.raises(SettingsError, match="someone else was faster"):
         coordinator.commit(proposed)
+
+
+def test_a_lead_restored_from_before_a_resize_takes_the_map_from_a_worker() -> None:
+    before = make_coordinator()
+    joined = join(before, "w")
+    old = before.state()
+    newer = before.propose(("a:1", "b:1"))
+    after = make_coordinator()
+    after.restore(old, now=0.0)
+
+    join(after, "w", incarnation=joined.incarnation, map=newer)
+
+    assert after.map == newer
+    assert join(after, "w", incarnation=joined.incarnation, map=joined.map).map == newer

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gangline import ps
+from gangline.runtime import rendezvous
 from tests.ps.gang import ServerProcess, free_address, make_environment, make_replica, wait_until
 
 WORKER = Path(__file__).parent / "worker_program.py"
@@ -58,6 +59,7 @@ def test_a_killed_server_comes_back_and_every_push_counts_once(server: ServerPro
 
 
 def test_without_a_server_a_worker_goes_on_up_to_its_limit(server: ServerProcess) -> None:
+    rendezvous(peers=[server.address])
     limits = ps.Limits(outage_steps=10, server_timeout=0.3)
     session = ps.connect(ZEROS, replica=make_replica([server.address]), limits=limits)
     server.kill()
@@ -103,7 +105,7 @@ def test_every_example_is_seen_although_a_worker_and_the_server_are_killed(
     server: ServerProcess, tmp_path: Path
 ) -> None:
     notes = [tmp_path / f"notes-{index}" for index in range(2)]
-    workers = [start_worker(server, index, str(notes[index]), "2000", "2") for index in range(2)]
+    workers = [start_worker(server, index, str(notes[index]), "600", "2") for index in range(2)]
     wait_until(lambda: all(note.exists() for note in notes), "both workers train")
     workers[0].kill()
     workers[0].wait()
@@ -112,20 +114,20 @@ def test_every_example_is_seen_although_a_worker_and_the_server_are_killed(
 
     assert workers[1].wait(60) == 0
     seen = Counter(word for note in notes for word in note.read_text().split())
-    assert set(seen) == {f"{epoch}:{index}" for epoch in range(2) for index in range(2000)}
+    assert set(seen) == {f"{epoch}:{index}" for epoch in range(2) for index in range(600)}
 
 
 def test_a_stopped_worker_leaves_within_its_grace_and_its_shard_goes_on(server: ServerProcess, tmp_path: Path) -> None:
     notes = [tmp_path / f"notes-{index}" for index in range(2)]
-    leaving = start_worker(server, 0, str(notes[0]), "2000", "1")
+    leaving = start_worker(server, 0, str(notes[0]), "600", "1")
     wait_until(notes[0].exists, "the worker trains")
     leaving.send_signal(signal.SIGTERM)
     assert leaving.wait(10) == 0
 
-    assert start_worker(server, 1, str(notes[1]), "2000", "1").wait(60) == 0
+    assert start_worker(server, 1, str(notes[1]), "600", "1").wait(60) == 0
     seen = Counter(word for note in notes for word in note.read_text().split())
     assert set(seen.values()) == {1}
-    assert len(seen) == 2000
+    assert len(seen) == 600
 
 
 def test_a_new_server_gets_its_share_by_itself(server: ServerProcess, tmp_path: Path) -> None:

@@ -77,9 +77,12 @@ def test_a_model_of_many_blocks_comes_through(shared_memory: bool) -> None:
 
 
 def test_the_first_workers_values_are_everybodys() -> None:
-    with running_servers() as addresses, ps.connect(make_model(1.0), replica=make_replica(addresses)):
-        with ps.connect(make_model(2.0), replica=make_replica(addresses, 1)) as second:
-            np.testing.assert_array_equal(second.parameters["w"], np.full((3, 4), 1.0))
+    with (
+        running_servers() as addresses,
+        ps.connect(make_model(1.0), replica=make_replica(addresses)),
+        ps.connect(make_model(2.0), replica=make_replica(addresses, 1)) as second,
+    ):
+        np.testing.assert_array_equal(second.parameters["w"], np.full((3, 4), 1.0))
 
 
 def test_without_servers_a_session_runs_alone() -> None:
@@ -237,23 +240,27 @@ BAD_GRADIENTS = {
 @pytest.mark.parametrize("case", BAD_GRADIENTS)
 def test_bad_gradients_are_refused_and_training_goes_on(case: str) -> None:
     gradients, want_error, want_words = BAD_GRADIENTS[case]
-    with running_servers(learning_rate=1.0) as addresses:
-        with ps.connect(make_model(), replica=make_replica(addresses)) as session:
-            with pytest.raises(want_error, match=want_words):
-                session.push_pull(gradients)
-            session.push_pull(make_gradients())
+    with (
+        running_servers(learning_rate=1.0) as addresses,
+        ps.connect(make_model(), replica=make_replica(addresses)) as session,
+    ):
+        with pytest.raises(want_error, match=want_words):
+            session.push_pull(gradients)
+        session.push_pull(make_gradients())
 
-            np.testing.assert_array_equal(session.parameters["w"], np.full((3, 4), -1.0))
+        np.testing.assert_array_equal(session.parameters["w"], np.full((3, 4), -1.0))
 
 
 def test_under_skip_a_nan_costs_one_step_and_nothing_else() -> None:
-    with running_servers(non_finite="skip", learning_rate=1.0) as addresses:
-        with ps.connect(make_model(), replica=make_replica(addresses)) as session:
-            session.push_pull(make_model() | {"b": np.full(5, np.nan)})
-            session.push_pull(make_gradients())
+    with (
+        running_servers(non_finite="skip", learning_rate=1.0) as addresses,
+        ps.connect(make_model(), replica=make_replica(addresses)) as session,
+    ):
+        session.push_pull(make_model() | {"b": np.full(5, np.nan)})
+        session.push_pull(make_gradients())
 
-            assert session.statistics.dropped_pushes == 1
-            assert session.parameters["w"][0, 0] == -1
+        assert session.statistics.dropped_pushes == 1
+        assert session.parameters["w"][0, 0] == -1
 
 
 def test_under_stop_a_nan_stops_every_worker() -> None:
@@ -269,9 +276,12 @@ def test_under_stop_a_nan_stops_every_worker() -> None:
 
 
 def test_a_worker_with_another_model_is_refused() -> None:
-    with running_servers() as addresses, ps.connect(make_model(), replica=make_replica(addresses)):
-        with pytest.raises(ps.ShapeMismatchError, match="'w'"):
-            ps.connect({"w": np.zeros(7), "b": np.zeros(5)}, replica=make_replica(addresses, 1))
+    with (
+        running_servers() as addresses,
+        ps.connect(make_model(), replica=make_replica(addresses)),
+        pytest.raises(ps.ShapeMismatchError, match="'w'"),
+    ):
+        ps.connect({"w": np.zeros(7), "b": np.zeros(5)}, replica=make_replica(addresses, 1))
 
 
 def test_a_worker_of_another_job_is_refused() -> None:
@@ -328,14 +338,37 @@ def test_moving_blocks_carries_the_optimizers_state() -> None:
             np.testing.assert_allclose(value, np.full(10, -2.9))
 
 
-def test_a_resize_towards_a_server_that_is_not_there_changes_nothing() -> None:
-    with running_servers(learning_rate=1.0) as (lead,):
-        with ps.connect(make_model(), replica=make_replica([lead])) as session:
-            with pytest.raises(OSError, match="refused"):
-                ps.resize([lead, free_address()], job=JOB)
-            session.push_pull(make_gradients())
+def test_a_lead_that_forgot_everything_after_a_resize_learns_it_from_a_worker() -> None:
+    lead, second = free_address(), free_address()
+    settings = ps.Settings(learning_rate=1.0)
+    model = {"a": np.zeros(10), "b": np.zeros(10)}
+    ones = {"a": np.ones(10), "b": np.ones(10)}
+    with running_server_threads([second], (lead,), settings):
+        with running_server_threads([lead], (lead,), settings):
+            session = ps.connect(model, replica=make_replica([lead]))
+            session.push_pull(ones)
+            ps.resize([lead, second], job=JOB)
+            session.push_pull(ones)
+        session.push_pull(ones)
+        with running_server_threads([lead], (lead,), settings), session:
+            session._servers.wait_for_servers()
+            session.push_pull(ones)
 
-            assert session.parameters["w"][0, 0] == -1
+            assert len(session._servers.peers) == 2
+            for value in session.parameters.values():
+                np.testing.assert_array_equal(value, np.full(10, -4.0))
+
+
+def test_a_resize_towards_a_server_that_is_not_there_changes_nothing() -> None:
+    with (
+        running_servers(learning_rate=1.0) as (lead,),
+        ps.connect(make_model(), replica=make_replica([lead])) as session,
+    ):
+        with pytest.raises(OSError, match="refused"):
+            ps.resize([lead, free_address()], job=JOB)
+        session.push_pull(make_gradients())
+
+        assert session.parameters["w"][0, 0] == -1
 
 
 def test_an_observer_sees_the_training_and_holds_up_nobody() -> None:

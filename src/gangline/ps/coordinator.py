@@ -69,11 +69,20 @@ class Coordinator:
             raise ParameterServerError("no worker has declared a model yet")
         return self._state.map
 
+    @property
+    def map_version(self) -> int:
+        """The version of the map in force; 0 before there is one."""
+        return self._state.map.version if self._state.map else 0
+
     def join(self, join: Join, now: float) -> Joined:
         """Take a worker in, or back. A new process under a known name takes the old one's place at once."""
         if self._state.map is None:
             self._state.map = spread(join.tensors, self._servers)
         check_same(join.tensors, self._state.map.tensors)
+        if join.map and join.map.version > self._state.map.version:
+            # The lead came back from a snapshot older than the last resize.
+            check_same(join.map.tensors, self._state.map.tensors)
+            self._state.map = join.map
         incarnation = self._incarnation(join)
         clock = max(join.clock, self._slowest()) if not join.incarnation else join.clock
         expires = now + self._settings.lease_seconds

@@ -14,6 +14,7 @@ from gangline.ps.resize import announce
 from gangline.ps.server import Server
 from gangline.ps.settings import Settings
 
+LINGER_SECONDS = 5.0
 logger = logging.getLogger(__name__)
 
 
@@ -37,7 +38,7 @@ def serve(settings: Settings | None = None, *, replica: runtime.Replica | None =
     if servers and server.address != servers[0]:
         joining = partial(announce, server.address, servers[0], job=here.job_id)
         threading.Thread(target=joining, name="announce", daemon=True).start()
-    server.run(runtime.stopping)
+    server.run(runtime.stopping, linger_seconds=min(LINGER_SECONDS, here.grace_seconds / 2))
 
 
 def snapshot_directory(replica: runtime.Replica) -> Path:

@@ -26,7 +26,7 @@ class Hello(Message, frozen=True, array_like=True, tag=1):
 
 
 class Join(Message, frozen=True, array_like=True, tag=2):
-    """To the lead: take me in. A worker that comes back after a break names its incarnation, clock and shards."""
+    """To the lead: take me in. A worker that comes back after a break tells what it knows."""
 
     worker: str
     tensors: tuple[Tensor, ...]
@@ -34,6 +34,7 @@ class Join(Message, frozen=True, array_like=True, tag=2):
     incarnation: int = 0
     clock: int = 0
     observer: bool = False
+    map: BlockMap | None = None
     plan: ShardPlan | None = None
     held: list[ShardRange] = []
     done: list[ShardRange] = []

@@ -7,6 +7,7 @@ snapshots written. `serve` in entry.py runs it.
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import selectors
@@ -49,16 +50,20 @@ class Server:
         self._selector = selectors.DefaultSelector()
         self._parked: deque[tuple[Connection, Request]] = deque()
         self._snapshot_due = time.monotonic() + settings.snapshot_seconds
-        self._held_blocks = len(self.service.store.blocks)
+        self._written_layout = self._layout()
         self.address = self._listen(address)
 
-    def run(self, stopping: Callable[[], bool]) -> None:
-        """Serve until told to stop; then write a last snapshot and close."""
+    def run(self, stopping: Callable[[], bool], linger_seconds: float = 0.0) -> None:
+        """Serve until told to stop, then for a while as long as anyone is connected; write a last snapshot and close.
+
+        When a whole job is stopped, its workers still have a step to push: they must find their servers.
+        """
         try:
             while not stopping():
-                for key, mask in self._selector.select(TICK_SECONDS):
-                    self._turn(key.data, mask)
-                self._tick(time.monotonic())
+                self._serve_once()
+            deadline = time.monotonic() + linger_seconds
+            while time.monotonic() < deadline and self._has_clients():
+                self._serve_once()
         finally:
             self.close()
 
@@ -75,12 +80,24 @@ class Server:
                 key.fileobj.close()
         self._selector.close()
 
+    def _serve_once(self) -> None:
+        for key, mask in self._selector.select(TICK_SECONDS):
+            self._turn(key.data, mask)
+        self._tick(time.monotonic())
+
+    def _layout(self) -> tuple[int, int, int]:
+        store, coordinator = self.service.store, self.service.coordinator
+        return len(store.blocks), store.map_version, coordinator.map_version if coordinator else 0
+
+    def _has_clients(self) -> bool:
+        return any(isinstance(key.data, Connection) for key in self._selector.get_map().values())
+
     def _listen(self, address: str) -> str:
         host, port = split_address(address)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        tcp = socket.socket(family, socket.SOCK_STREAM)
+        tcp = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        tcp.bind((host, port))
+        # A name may not resolve yet while this replica starts; a number is this replica's own address.
+        tcp.bind((host if _is_number(host) else "", port))
         local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         name, bound = tcp.getsockname()[:2]
         actual = address if port else f"{name}:{bound}"
@@ -183,10 +200,10 @@ class Server:
 
     def _write_snapshots(self, snapshots: Snapshots, now: float) -> None:
         self._collect(snapshots)
-        # New blocks are written at once: until then a crash would lose them altogether.
-        arrived = len(self.service.store.blocks) != self._held_blocks
-        if (arrived or now >= self._snapshot_due) and not snapshots.busy:
-            self._held_blocks = len(self.service.store.blocks)
+        # Blocks that came or went are written at once: until then a crash would lose them, or who has them.
+        moved = self._layout() != self._written_layout
+        if (moved or now >= self._snapshot_due) and not snapshots.busy:
+            self._written_layout = self._layout()
             snapshots.begin()
             self._snapshot_due = now + self._settings.snapshot_seconds
 
@@ -197,6 +214,14 @@ class Server:
         except OSError as error:
             # Serving on without a snapshot beats not serving: the next one is tried in its turn.
             logger.error("snapshot not written: %s", error)
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _reply(connection: Connection, answer: Answer) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
+from gangline import runtime
 from gangline.ps import messages as m
 from gangline.ps.errors import (
     MissingBlocksError,
@@ -122,18 +123,20 @@ class ServerGroup:
 
     def wait_for_servers(self) -> None:
         """Wait until every server is up and has all pushes."""
-        deadline = time.monotonic() + self._limits.server_timeout
+        began = time.monotonic()
         while lost := [peer.address for peer in self.peers if peer.link is None]:
             self._revive()
             if all(peer.link for peer in self.peers):
                 return
-            if time.monotonic() > deadline:
-                raise ServerLostError(f"no answer for {self._limits.server_timeout:g} s from {', '.join(lost)}")
+            waited = time.monotonic() - began
+            if waited > self._patience():
+                raise ServerLostError(f"no answer for {waited:.1f} s from {', '.join(lost)}")
             time.sleep(RETRY_SECONDS)
 
     def rejoin(self, lead: Link) -> None:
         """Take the lease again, as the same process."""
-        request = m.structs_replace(self.join_request, incarnation=self.joined.incarnation, clock=self.clock)
+        known = {"incarnation": self.joined.incarnation, "clock": self.clock, "map": self.joined.map}
+        request = m.structs_replace(self.join_request, **known)
         reply = ask(lead, request)
         assert isinstance(reply, m.Joined)
         self.joined = reply
@@ -150,6 +153,11 @@ class ServerGroup:
         while busy:
             busy = [peer for peer in busy if self._try(peer, peer.push_some)]
         return [peer.outcome() for peer in involved if peer.link]
+
+    def _patience(self) -> float:
+        """How long to wait for a server; once told to stop, no longer than the grace period lets us leave in order."""
+        timeout = self._limits.server_timeout
+        return min(timeout, runtime.current().grace_seconds / 3) if runtime.stopping() else timeout
 
     def _first_join(self) -> tuple[Link, m.Joined]:
         deadline = time.monotonic() + self._limits.server_timeout

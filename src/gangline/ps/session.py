@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Self, cast
 
@@ -63,7 +64,13 @@ class Shard:
 class Session:
     """One worker's (or observer's) connection to the servers. Made by `connect`."""
 
-    def __init__(self, tensors: tuple[Tensor, ...], image: SharedImage, servers: ServerGroup) -> None:
+    def __init__(
+        self,
+        tensors: tuple[Tensor, ...],
+        image: SharedImage,
+        servers: ServerGroup,
+        heartbeat: Heartbeat | None = None,
+    ) -> None:
         self._tensors = tensors
         self._image = image
         self._servers = servers
@@ -71,7 +78,7 @@ class Session:
         self._rule = parse_consistency(servers.joined.consistency)
         self._policy = NonFinitePolicy(servers.joined.non_finite)
         self._sequence = 0
-        self._heartbeat: Heartbeat | None = None
+        self._heartbeat = heartbeat
         self._order: tuple[int, NDArray[np.intp]] | None = None
         self._done: deque[ShardRange] = deque(maxlen=REMEMBERED_SHARDS)
         self.parameters: Mapping[str, Array] = image_views(image.values, tensors)
@@ -85,32 +92,13 @@ class Session:
 
     def push_pull(self, gradients: Mapping[str, object], *, loss: float | None = None, scale: float = 1.0) -> None:
         """Send gradients, wait as the consistency demands, and take the new values into `parameters`."""
-        self.push(gradients, loss=loss, scale=scale, _pull=not self._rule.gated)
+        self._step(gradients, loss=loss, scale=scale, pull=not self._rule.gated)
         if self._rule.gated:
             self.pull()
 
-    def push(
-        self, gradients: Mapping[str, object], *, loss: float | None = None, scale: float = 1.0, _pull: bool = False
-    ) -> None:
+    def push(self, gradients: Mapping[str, object], *, loss: float | None = None, scale: float = 1.0) -> None:
         """Send gradients. `scale` multiplies the servers' learning rate for this step (a schedule, for example)."""
-        self.statistics.begin_step()
-        if self._heartbeat:
-            self._heartbeat.check()
-        flat = self._flatten(gradients)
-        norm = _norm(flat)
-        staleness = 0
-        self._servers.clock += 1
-        if self._may_send(norm):
-            self._sequence += 1
-            push = LoggedPush(sequence=self._sequence, clock=self._servers.clock, scale=scale, gradients=flat)
-            with self.statistics.spending("push"):
-                outcome = self._servers.push(push, pull=_pull)
-            staleness = outcome.staleness
-            self.statistics.dropped_pushes += not outcome.applied
-        if self._rule.gated:
-            with self.statistics.spending("wait"):
-                self._servers.gate(self._servers.clock)
-        self.statistics.end_step(step=self.step, staleness=staleness, gradient_norm=norm, loss=loss)
+        self._step(gradients, loss=loss, scale=scale, pull=False)
 
     def pull(self) -> None:
         """Take the servers' values into `parameters`."""
@@ -162,12 +150,6 @@ class Session:
         self._servers.close()
         self._image.close()
 
-    def keep_alive(self, dial: Callable[[], Link]) -> None:
-        """Have the lease renewed by a thread with a link of its own: a step may take longer than the lease."""
-        joined = self._servers.joined
-        self._heartbeat = Heartbeat(dial, m.Renew(*self._who), joined.lease_seconds / 3)
-        self._heartbeat.start()
-
     def __enter__(self) -> Self:
         return self
 
@@ -182,6 +164,26 @@ class Session:
     @property
     def _who(self) -> tuple[str, int]:
         return self._servers.join_request.worker, self._servers.joined.incarnation
+
+    def _step(self, gradients: Mapping[str, object], *, loss: float | None, scale: float, pull: bool) -> None:
+        self.statistics.begin_step()
+        if self._heartbeat:
+            self._heartbeat.check()
+        flat = self._flatten(gradients)
+        norm = _norm(flat)
+        staleness = 0
+        if self._may_send(norm):
+            self._sequence += 1
+            push = LoggedPush(sequence=self._sequence, clock=self.step + 1, scale=scale, gradients=flat)
+            with self.statistics.spending("push"):
+                outcome = self._servers.push(push, pull=pull)
+            staleness = outcome.staleness
+            self.statistics.dropped_pushes += not outcome.applied
+        self._servers.clock += 1
+        if self._rule.gated:
+            with self.statistics.spending("wait"):
+                self._servers.gate(self.step)
+        self.statistics.end_step(step=self.step, staleness=staleness, gradient_norm=norm, loss=loss)
 
     def _flatten(self, gradients: Mapping[str, object]) -> dict[int, Array]:
         unknown = sorted(set(gradients) - set(self._number))
@@ -204,7 +206,6 @@ class Session:
         if np.isfinite(norm) or self._policy is NonFinitePolicy.STOP:
             return True
         if self._policy is NonFinitePolicy.REJECT:
-            self._servers.clock -= 1
             raise NonFiniteGradientError(f"the gradient of step {self.step + 1} holds NaN or infinity")
         self.statistics.dropped_pushes += 1
         return False
@@ -248,25 +249,40 @@ def connect(
     image = SharedImage.create(image_bytes(tensors))
     for name, view in image_views(image.values, tensors).items():
         np.copyto(view, arrays[name])
-    servers = here.peers("ps")
-    join = m.Join(here.name, tensors, proposed=time.time_ns() // 1_000_000, observer=observer and bool(servers))
-    if servers:
-
-        def dial(address: str, image: SharedImage | None = image if shared_memory else None) -> Link:
-            return RemoteLink(address, job=here.job_id, sender=here.name, image=image)
+    addresses = here.peers("ps") or ("in-process",)
+    alone = not here.peers("ps")
+    dial: Callable[[str], Link]
+    if alone:
+        dial = partial(_dial_in_process, Service(settings or Settings(), addresses, lead=True), image)
     else:
-        service = Service(settings or Settings(), ("in-process",), lead=True)
-
-        def dial(address: str, image: SharedImage | None = image) -> Link:
-            assert image is not None
-            return InProcessLink(service, image)
-
-    group = ServerGroup(servers[0] if servers else "in-process", dial, image, join, limits or Limits())
-    session = Session(tensors, image, group)
-    if servers:
-        session.keep_alive(lambda: dial(servers[0], None))
-    group.begin()
+        dial = partial(RemoteLink, job=here.job_id, sender=here.name, image=image if shared_memory else None)
+    join = m.Join(here.name, tensors, proposed=time.time_ns() // 1_000_000, observer=observer and not alone)
+    try:
+        servers = ServerGroup(addresses[0], dial, image, join, limits or Limits())
+    except BaseException:
+        image.close()
+        raise
+    heartbeat = (
+        None if alone else _heartbeat(servers, partial(RemoteLink, addresses[0], job=here.job_id, sender=here.name))
+    )
+    session = Session(tensors, image, servers, heartbeat)
+    try:
+        servers.begin()
+    except BaseException:
+        session.abandon()
+        raise
     return session
+
+
+def _heartbeat(servers: ServerGroup, dial: Callable[[], Link]) -> Heartbeat:
+    renew = m.Renew(servers.join_request.worker, servers.joined.incarnation)
+    heartbeat = Heartbeat(dial, renew, servers.joined.lease_seconds / 3)
+    heartbeat.start()
+    return heartbeat
+
+
+def _dial_in_process(service: Service, image: SharedImage, _: str) -> Link:
+    return InProcessLink(service, image)
 
 
 def as_array(value: object) -> Array:

@@ -15,8 +15,8 @@ PARTS = ("compute", "push", "pull", "wait")
 class StepStatistics:
     """Adds up the parts of each step; `end_step` reports their means through runtime.report."""
 
-    def __init__(self, clock_seconds: float | None = None) -> None:
-        now = time.perf_counter() if clock_seconds is None else clock_seconds
+    def __init__(self) -> None:
+        now = time.perf_counter()
         self._spent = dict.fromkeys(PARTS, 0.0)
         self._sums = {"staleness": 0.0, "gradient_norm": 0.0}
         self._loss: list[float] = []

@@ -6,6 +6,7 @@ being written) *pin* what they read; a block that is pinned is copied before its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -216,7 +217,7 @@ def is_finite(array: Array) -> bool:
     """Whether all elements are finite: one fast pass of squares, and a slow look only when that overflows."""
     flat = array.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(np.dot(flat, flat))) or bool(np.isfinite(flat).all())
+        return math.isfinite(np.dot(flat, flat)) or bool(np.isfinite(flat).all())
 
 
 def check_sizes(held: Sequence[HeldBlock], nbytes: int) -> None:
