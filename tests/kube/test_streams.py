@@ -25,10 +25,8 @@ def command(script: ScriptedServer, *messages: bytes, status: dict[str, Any] | N
         await socket.prepare(request)
         if request.query.get("stdin"):
             given = b""
-            async for message in socket:
-                if message.data == b"\xff\x00":
-                    break
-                given += message.data[1:]
+            while (received := await socket.receive_bytes()) != b"\xff\x00":
+                given += received[1:]
             await socket.send_bytes(b"\x01" + given.upper())
         for message in messages:
             await socket.send_bytes(message)

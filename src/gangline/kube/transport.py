@@ -26,13 +26,8 @@ from gangline.kube.requests import Request
 
 _CALL_TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=5)
 _NO_ANSWER = (aiohttp.ClientError, OSError, TimeoutError)
-_SOCKET_OPTIONS = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", 4), 15),
-    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPINTVL", 5), 5),
-    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPCNT", 6), 3),
-)
+_KEEPALIVE_SECONDS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+"""When a silent connection is probed; systems other than Linux know only some of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +236,8 @@ class _TlsContexts:
                 _load_certificate(context, certificate)
         except (ssl.SSLError, UnicodeError) as error:
             raise KubeconfigError(f"the certificates for {self._access.server} cannot be used: {error}") from error
+        # Kubernetes itself accepts authorities without key identifiers, and many clusters have one.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not self._access.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -265,8 +262,11 @@ def _watchful_socket(address: tuple[Any, ...]) -> socket.socket:
     """Make a socket that notices within half a minute when the other machine is gone without a word."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
-    for level, option, value in _SOCKET_OPTIONS:
-        made.setsockopt(level, option, value)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for name, value in _KEEPALIVE_SECONDS.items():
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
 
 

@@ -156,14 +156,14 @@ class Follower(Generic[AnyObject]):
                         failures = 0
                         if watched is not None:
                             yield watched
-            except GoneError:
-                stale = True
             except msgspec.ValidationError:
                 raise  # an object our struct cannot hold would come again for ever
             except (ApiError, UnreachableError, msgspec.DecodeError) as error:
+                stale = stale or isinstance(error, GoneError)
                 _log.warning("watch of %s interrupted: %s", self._resource.plural, error)
-                failures += 1
-                await asyncio.sleep(self._backoff.delay(min(failures, 10), jitter=self._randomness.random()))
+            # Also after a watch that ended in order: a server that ends every one at once must not be hammered.
+            await asyncio.sleep(self._backoff.delay(min(failures, 10), jitter=self._randomness.random()))
+            failures += 1
 
     async def _watch(self) -> AsyncGenerator[Applied[AnyObject] | Deleted[AnyObject] | None, None]:
         # Watches of many clients must not all end at once; the server ends ours after this time.

@@ -5,7 +5,7 @@ import time
 
 import click
 
-from gangline.testing.cluster.build import ensure_built
+from gangline.testing.cluster.build import binaries_folder, ensure_built
 from gangline.testing.cluster.cluster import Cluster
 from gangline.testing.cluster.errors import ClusterError
 from gangline.testing.cluster.layout import saved_layouts
@@ -45,7 +45,7 @@ def up(name: str, *, python_image: bool) -> None:
     cluster = Cluster.up(name, _report)
     if python_image:
         _load_python(cluster)
-    _report(f"cluster {name} is up ({time.monotonic() - began:.1f} s); try:")
+    _report(f"cluster {name} is up ({time.monotonic() - began:.1f} s); kubectl is {binaries_folder() / 'kubectl'}")
     click.echo(f"export KUBECONFIG={cluster.kubeconfig}")
 
 

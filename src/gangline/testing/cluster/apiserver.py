@@ -13,6 +13,9 @@ from typing import Any
 from gangline.testing.cluster.errors import ClusterError
 from gangline.testing.cluster.layout import API_PORT, Layout
 
+_TIMEOUT_SECONDS = 60
+"""Long, because a thousand nodes are deleted in one request."""
+
 
 class ApiServer:
     """The API server, asked as the administrator."""
@@ -54,7 +57,7 @@ class ApiServer:
             list(pool.map(lambda body: self.post(path, body), bodies))
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
-        connection = http.client.HTTPSConnection(self._host, API_PORT, context=self._tls, timeout=10)
+        connection = http.client.HTTPSConnection(self._host, API_PORT, context=self._tls, timeout=_TIMEOUT_SECONDS)
         try:
             payload = None if body is None else json.dumps(body)
             connection.request(method, path, payload, {"Content-Type": "application/json"})

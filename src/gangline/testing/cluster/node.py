@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from gangline.testing.cluster import control_plane
-from gangline.testing.cluster.errors import ClusterError
+from gangline.testing.cluster.errors import ClusterError, UnsupportedMachineError
 from gangline.testing.cluster.host import CONTROL_GROUPS, network_plugins, program, snapshotter
 from gangline.testing.cluster.images import PAUSE
 from gangline.testing.cluster.layout import SERVICE_DNS, Layout
@@ -150,7 +150,20 @@ def _hierarchies() -> list[Path]:
     return [folder for folder in CONTROL_GROUPS.iterdir() if folder.is_dir() and not folder.is_symlink()]
 
 
+def _delegate_controllers() -> None:
+    """Under version 2 a group has only the controllers its parent hands down; a kubelet needs all there are."""
+    available = (CONTROL_GROUPS / "cgroup.controllers").read_text(encoding="utf-8").split()
+    handed_down = CONTROL_GROUPS / "cgroup.subtree_control"
+    for controller in sorted(set(available) - set(handed_down.read_text(encoding="utf-8").split())):
+        try:
+            handed_down.write_text(f"+{controller}", encoding="utf-8")
+        except OSError as error:
+            raise UnsupportedMachineError(f"control group controller {controller} cannot be used: {error}") from error
+
+
 def _create_control_group(name: str) -> None:
+    if _hierarchies() == [CONTROL_GROUPS]:
+        _delegate_controllers()
     for hierarchy in _hierarchies():
         group = hierarchy / name
         group.mkdir(exist_ok=True)

@@ -16,7 +16,6 @@ from signal import SIGKILL, SIGTERM, Signals
 from gangline.testing.cluster.errors import ClusterError, ComponentFailedError
 
 _LOG_TAIL_BYTES = 4000
-_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +166,11 @@ def _program(record: Record) -> list[int]:
     return [record.pid]
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float) -> bool:
+def wait_until(condition: Callable[[], bool], *, seconds: float, every_seconds: float = 0.05) -> bool:
     """Ask again and again until the condition holds or the time is over."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= deadline:
             return False
-        time.sleep(_POLL_SECONDS)
+        time.sleep(every_seconds)
     return True

@@ -6,6 +6,7 @@ paths that an ordinary user may read: the interpreter may well live in a home fo
 
 import importlib.metadata
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -64,13 +65,18 @@ def _interpreter(version: str) -> dict[str, Entry]:
         "usr/local/bin/python": Entry(link=version),
     }
     for folder in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}:
-        root = Path(folder).resolve()
-        for file in root.rglob("*"):
-            inside = file.relative_to(root)
-            unwanted = inside.parts[0] in _OMITTED or inside.parts[0].startswith("config-") or "test" in inside.parts
-            if file.is_file() and not unwanted and ".opt-" not in file.name and "_tkinter" not in file.name:
-                entries[f"usr/local/lib/{version}/{inside}"] = Entry(source=file)
+        for file in _library_files(Path(folder).resolve()):
+            entries[f"usr/local/lib/{version}/{file.relative_to(Path(folder).resolve())}"] = Entry(source=file)
     return entries
+
+
+def _library_files(root: Path) -> Iterator[Path]:
+    """Walk the standard library, past what no training job needs."""
+    for folder, below, files in os.walk(root):
+        below[:] = [name for name in below if name not in _OMITTED and not name.startswith("config-")]
+        for name in files:
+            if ".opt-" not in name and "_tkinter" not in name:
+                yield Path(folder) / name
 
 
 def _packages(at: str) -> Iterator[tuple[str, Entry]]:
@@ -125,8 +131,13 @@ def _dependencies(name: str) -> list[importlib.metadata.Distribution]:
 def _libraries(entries: list[Entry]) -> dict[str, Entry]:
     """Find the shared libraries that the entries need and do not bring, placed where the loader looks by itself."""
     sources = {entry.source for entry in entries if entry.source is not None}
-    binaries = [str(path) for path in sources if ".so" in path.name or path == Path(sys.executable).resolve()]
-    listing = subprocess.run([program("ldd"), *sorted(binaries)], capture_output=True, text=True, check=True).stdout
+    interpreter = Path(sys.executable).resolve()
+    # `ldd` is a script that starts several processes per file; the loader it finds answers for the rest by itself.
+    listing = subprocess.run([program("ldd"), str(interpreter)], capture_output=True, text=True, check=True).stdout
+    loaders = set(re.findall(r"^\s*(/\S*ld-\S+) \(", listing, re.MULTILINE))
+    for binary in sorted(str(path) for path in sources if ".so" in path.name):
+        command = [*loaders, "--list", binary]
+        listing += subprocess.run(command, capture_output=True, text=True, check=True).stdout
     needed = dict(re.findall(r"^\s*(\S+) => (/\S+) \(", listing, re.MULTILINE))
     home = Path(needed["libc.so.6"]).parent
     brought = {path.resolve() for path in sources}
@@ -135,6 +146,6 @@ def _libraries(entries: list[Entry]) -> dict[str, Entry]:
         for name, path in needed.items()
         if Path(path).resolve() not in brought
     }
-    for loader in set(re.findall(r"^\s*(/\S*ld-\S+) \(", listing, re.MULTILINE)):
+    for loader in loaders:
         libraries[loader.lstrip("/")] = Entry(source=Path(loader).resolve(), mode=0o755)
     return libraries

@@ -70,10 +70,11 @@ class Sandbox:
         pause = INSIDE_BINARIES / "pause" if own_disk else binaries / "pause"
         namespaces = ["--mount", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--propagation", "private"]
         script = [program("sh"), "-c", _SETUP, "setup", str(self._folder), self.name, str(binaries), str(pause)]
-        self._processes.start(
-            f"machine-{self.name}", [program("unshare"), *namespaces, "--kill-child=SIGKILL", *script]
-        )
-        if not wait_until((self._folder / "ready").exists, seconds=10):
+        command = [program("unshare"), *namespaces, "--kill-child=SIGKILL", *script]
+        record = self._processes.start(f"machine-{self.name}", command)
+        ready = self._folder / "ready"
+        wait_until(lambda: ready.exists() or not record.alive, seconds=10)
+        if not ready.exists():
             raise self._processes.failure(f"machine-{self.name}", "could not be set up")
 
     def command(self, command: Sequence[str]) -> list[str]:

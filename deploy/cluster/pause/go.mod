@@ -1,0 +1,3 @@
+module gangline.dev/deploy/cluster/pause
+
+go 1.26.0
