@@ -1,12 +1,14 @@
 """The controller on a memory store, a clock that stands still and an engine that does as it is told."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from gangline.controller import Controller
+from gangline.controller.feed import ChangeFeed
 from gangline.engines.interface import NodesChanged
 from gangline.errors import NotFoundError, StorageError
 from gangline.lifecycle import advance
@@ -217,6 +219,15 @@ async def running(world: World) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_watcher_that_nobody_reads_is_forgotten() -> None:
+    feed = ChangeFeed()
+    unread = feed.watch()
+    assert len(feed._watchers) == 1
+    del unread
+    gc.collect()
+    assert len(feed._watchers) == 0
 
 
 async def test_the_loop_sleeps_until_news_arrives() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from weakref import WeakSet
 
 from gangline.model import JobId
 
@@ -16,11 +17,12 @@ class ChangeFeed:
     """Fans changes out to watchers."""
 
     def __init__(self) -> None:
-        self._watchers: set[_Watcher] = set()
+        # Weak: a watcher lives as long as its iterator, even one that was never stepped.
+        self._watchers: WeakSet[_Watcher] = WeakSet()
 
     def publish(self, job_id: JobId) -> None:
         """Say that this job changed."""
-        for watcher in self._watchers:
+        for watcher in list(self._watchers):
             watcher.changed[job_id] = None
             watcher.wake.set()
 
@@ -31,12 +33,9 @@ class ChangeFeed:
         return self._read(watcher)
 
     async def _read(self, watcher: _Watcher) -> AsyncIterator[JobId]:
-        try:
-            while True:
-                await watcher.wake.wait()
-                watcher.wake.clear()
-                changed, watcher.changed = watcher.changed, {}
-                for job_id in changed:
-                    yield job_id
-        finally:
-            self._watchers.discard(watcher)
+        while True:
+            await watcher.wake.wait()
+            watcher.wake.clear()
+            changed, watcher.changed = watcher.changed, {}
+            for job_id in changed:
+                yield job_id

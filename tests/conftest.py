@@ -1,0 +1,3 @@
+"""Fixtures every test may use."""
+
+pytest_plugins = ["gangline.testing.cluster.pytest_plugin"]
