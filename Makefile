@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check bench lock clean
+.PHONY: setup demo test check bench cluster-up cluster-down lock clean
 
 setup: $(STAMP)
 
@@ -23,6 +23,15 @@ check: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+demo: setup
+	$(BIN)/python examples/mnist/demo.py
+
+cluster-up: setup
+	$(BIN)/python -m gangline.testing.cluster up
+
+cluster-down: setup
+	$(BIN)/python -m gangline.testing.cluster down
 
 lock:
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \

@@ -76,7 +76,7 @@ def test_a_job_sees_the_environment_its_user_activated(here: Here, monkeypatch: 
     monkeypatch.setenv("PATH", "/some/venv/bin:/usr/bin:/bin")
     _, out, err = here("submit", "--name", "activated", "--follow", "--", "sh", "-c", "echo $VIRTUAL_ENV $PATH")
     assert out.startswith("/some/venv /some/venv/bin:")
-    assert "using the active environment /some/venv" in err
+    assert "using the environment /some/venv" in err
     _, out, _ = here("--server", "unix:/elsewhere", "submit", "--dry-run", "--", "true")
     assert "env" not in yaml.safe_load(out)["spec"]
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from gangline.cli import terminal
 from gangline.cli.jobs import reason_text
-from gangline.cli.output_lines import LinePrinter
+from gangline.cli.output_lines import LinePrinter, needs_prefix
 from gangline.errors import NotFoundError, UnreachableError
 from gangline.model import FINAL_PHASES, Job, Phase
 from gangline.sdk import Client
@@ -46,11 +46,6 @@ def exit_code_of_job(job: Job) -> int:
     if job.phase is Phase.COMPLETED:
         return 0
     return job.exit_code or _FAILURE
-
-
-def needs_prefix(job: Job) -> bool:
-    """Whether lines must say which replica wrote them."""
-    return sum(role.most for role in job.spec.roles) > 1
 
 
 def _follow_plainly(client: Client, job: Job) -> None:

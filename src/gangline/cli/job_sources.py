@@ -1,6 +1,7 @@
 """Where ``gangline submit`` gets its jobs from: options and a command, or a file that options may overrule in part."""
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -17,8 +18,8 @@ from gangline.settings import Settings
 Given = Mapping[str, object]
 """The options that were given, by the names of ``ShortForm``."""
 
-_OVERRULES = ("name", "queue", "priority", "tenant")
-"""Options that also go with a file, and overrule what it says."""
+_OVERRULES = ("name", "queue", "priority", "tenant", "labels", "env")
+"""Options that also go with a file, and overrule what it says; labels and variables are added to the file's."""
 
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
@@ -40,15 +41,20 @@ def jobs_from_options(words: tuple[str, ...], given: Given, settings: Settings) 
 
 
 def in_active_environment(job: JobSpec, environment: Mapping[str, str]) -> JobSpec:
-    """Let a job on this machine see the Python environment its user has activated.
+    """Let a job on this machine see the Python environment its user has activated, or has called us from.
 
     The service has its own, from whenever it was started; ``python`` should mean what it means to the user now.
     """
+    path = environment.get("PATH", "")
     active = {name: environment[name] for name in _ENVIRONMENTS if environment.get(name)}
+    if not active and sys.prefix != sys.base_prefix and shutil.which("gangline", path=path) is None:
+        # Called by its path, .venv/bin/gangline: that environment is meant, though nobody activated it. One that is
+        # found on the PATH may be a tool of its own (pipx), whose environment has nothing to do with the job.
+        active, path = {"VIRTUAL_ENV": sys.prefix}, f"{sys.prefix}/bin:{path}"
     if not active or "PATH" in job.env:
         return job
-    terminal.say(f"using the active environment {next(iter(active.values()))}")
-    return replace(job, env={"PATH": environment.get("PATH", ""), **active, **job.env})
+    terminal.say(f"using the environment {next(iter(active.values()))}")
+    return replace(job, env={"PATH": path, **active, **job.env})
 
 
 def _file_in(words: tuple[str, ...]) -> str | None:
@@ -73,7 +79,10 @@ def jobs_from_file(file: str, words: tuple[str, ...], given: Given, settings: Se
 
 
 def _overruled(job: JobSpec, given: Given, settings: Settings) -> JobSpec:
-    changes: dict[str, object] = {}
+    changes: dict[str, object] = {
+        "labels": {**job.labels, **pairs(_tuple(given.get("labels")), "--label")},
+        "env": {**job.env, **pairs(_tuple(given.get("env")), "--env")},
+    }
     if "name" in given:
         changes["name"] = given["name"]
     if "queue" in given:

@@ -11,9 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gangline.cli import terminal, words
-from gangline.cli.following import needs_prefix
 from gangline.cli.jobs import reason_text, state_counts
-from gangline.cli.output_lines import LinePrinter
+from gangline.cli.output_lines import LinePrinter, needs_prefix
 from gangline.errors import NotFoundError, UnreachableError
 from gangline.model import Job, Metric
 from gangline.sdk import Client

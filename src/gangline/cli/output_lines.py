@@ -6,10 +6,15 @@ from datetime import datetime
 import click
 
 from gangline.cli import terminal
-from gangline.model import ReplicaId
+from gangline.model import Job, ReplicaId
 from gangline.sdk import LogLine
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
+
+
+def needs_prefix(job: Job) -> bool:
+    """Whether lines must say which replica wrote them."""
+    return sum(role.most for role in job.spec.roles) > 1
 
 
 class LinePrinter:

@@ -11,7 +11,7 @@ from gangline.sdk.values import CODE_PREFIX
 
 
 def load(path: str | Path, *, sizes: Mapping[str, Resources] | None = None) -> JobSpec:
-    """Read a file that holds one job. A relative ``code`` directory is taken from where the file lies."""
+    """Read a file that holds one job. Relative paths in it are taken from where the file lies."""
     jobs = load_all(path, sizes=sizes)
     if len(jobs) > 1:
         raise InvalidInputError(f"the file holds {len(jobs)} jobs", file=str(path), expected="one job")
@@ -33,7 +33,7 @@ def load_all(path: str | Path, *, sizes: Mapping[str, Resources] | None = None) 
 def parse(
     text: str, *, file: str | None, directory: Path, sizes: Mapping[str, Resources] | None = None
 ) -> tuple[Translation, ...]:
-    """Read every job of a text whose relative ``code`` directories start at ``directory``."""
+    """Read every job of a text whose relative paths start at ``directory``."""
     return tuple(
         replace(job, spec=_located(_ours(job, file), directory)) for job in read(text, file=file, sizes=sizes or {})
     )
@@ -50,6 +50,20 @@ def _ours(job: Translation, file: str | None) -> JobSpec:
 
 
 def _located(job: JobSpec, directory: Path) -> JobSpec:
-    if job.code is None or job.code.startswith(CODE_PREFIX):
-        return job
-    return replace(job, code=str(directory / Path(job.code).expanduser()))
+    """Make the paths of this machine absolute: the code to ship, the inputs to fetch, where outputs go."""
+    code = job.code
+    if code is not None and not code.startswith(CODE_PREFIX):
+        code = str(directory / Path(code).expanduser())
+    return replace(
+        job,
+        code=code,
+        inputs=tuple(replace(move, source=_absolute(move.source, directory)) for move in job.inputs),
+        outputs=tuple(replace(move, target=_absolute(move.target, directory)) for move in job.outputs),
+    )
+
+
+def _absolute(place: str, directory: Path) -> str:
+    """Leave addresses and ``$VARIABLE`` paths alone; anything else is a path of this machine."""
+    if ":" in place.split("/", 1)[0] or place.startswith("$"):
+        return place
+    return str((directory / Path(place).expanduser()).absolute())

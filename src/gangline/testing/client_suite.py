@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,10 +25,9 @@ _SERVE = ("sh", "-c", "echo serving; exec sleep 1000")
 _SMALL = Resources(cpu_millis=100, memory_mib=64)
 
 
-def make_command(name: str, *command: str, **fields: object) -> JobSpec:
-    """Return a small job of one worker that runs a command."""
-    elastic = {key: fields.pop(key) for key in ("replicas", "minimum", "maximum") if key in fields}
-    return make_spec(name, roles=(make_role(command=command, resources=_SMALL, **elastic),), **fields)
+def make_command(name: str, *command: str, maximum: int | None = None, **fields: Any) -> JobSpec:
+    """Return a small job of one worker that runs a command; with a ``maximum`` it may grow."""
+    return make_spec(name, roles=(make_role(command=command, resources=_SMALL, maximum=maximum),), **fields)
 
 
 class ClientSuite:
@@ -83,11 +83,9 @@ class ClientSuite:
     def test_a_watch_tells_every_step(self, client: Client, name: str) -> None:
         """The last change holds the whole history."""
         client.submit(make_command(name, "true"))
-        for change in client.watch(name, timeout=PATIENCE_SECONDS):
-            assert change.job is not None
-            if change.job.finished:
-                break
-        phases = [entry.phase for entry in change.job.history]
+        jobs = (change.job for change in client.watch(name, timeout=PATIENCE_SECONDS))
+        last = next(job for job in jobs if job is not None and job.finished)
+        phases = [entry.phase for entry in last.history]
         assert phases[0] is Phase.QUEUED
         assert phases[-1] is Phase.COMPLETED
 
@@ -142,7 +140,7 @@ class ClientSuite:
 
     def test_an_elastic_role_is_scaled(self, client: Client, name: str) -> None:
         """The wanted count is remembered."""
-        client.submit(make_command(name, *_SERVE, minimum=1, maximum=3))
+        client.submit(make_command(name, *_SERVE, maximum=3))
         assert client.scale(name, {"worker": 2}).scale == (("worker", 2),)
         client.delete(name, timeout=PATIENCE_SECONDS)
 

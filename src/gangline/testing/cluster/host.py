@@ -20,6 +20,7 @@ _PACKAGE_OF = {
     "runc": "runc",
     "ip": "iproute2",
     "nft": "nftables",
+    "iptables": "iptables",  # only pods with host ports need it
     "conntrack": "conntrack",
     "busybox": "busybox-static",
     "openssl": "openssl",
