@@ -62,7 +62,8 @@ async def main(rounds: int) -> None:
         await engine.close()
     for position, name in enumerate(("wall", "CPU")):
         alone, within = (min(sample[position] for sample in samples) for samples in (bare, kept))
-        print(f"{name:5} bare {alone:.3f} s   as a replica {within:.3f} s   overhead {(within / alone - 1) * 100:+.2f} %")
+        overhead = (within / alone - 1) * 100
+        print(f"{name:5} bare {alone:.3f} s   as a replica {within:.3f} s   overhead {overhead:+.2f} %")
 
 
 asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 7))

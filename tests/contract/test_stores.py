@@ -10,9 +10,10 @@ from gangline.storage.memory import MemoryStore
 from gangline.storage.sql import open_postgres, open_sqlite
 from gangline.testing.postgres import postgres_server
 from gangline.testing.store_suite import StoreSuite
+from gangline.testing.sweep_store_suite import SweepStoreSuite
 
 
-class TestMemoryStore(StoreSuite):
+class TestMemoryStore(StoreSuite, SweepStoreSuite):
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:
         store = MemoryStore()
@@ -20,7 +21,7 @@ class TestMemoryStore(StoreSuite):
         await store.close()
 
 
-class TestSqliteStore(StoreSuite):
+class TestSqliteStore(StoreSuite, SweepStoreSuite):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
         store = await open_sqlite(tmp_path / "gangline.db")
@@ -28,7 +29,7 @@ class TestSqliteStore(StoreSuite):
         await store.close()
 
 
-class TestPostgresStore(StoreSuite):
+class TestPostgresStore(StoreSuite, SweepStoreSuite):
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:
         store = await open_postgres(postgres_server().create_database())

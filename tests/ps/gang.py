@@ -144,14 +144,11 @@ def flaky_session(model: dict[str, np.ndarray], server: str, *, index: int, chan
         np.copyto(view, model[name])
     worker = f"worker-{index}"
     dice = random.Random(index)
-    line = {"chance": 0.0}
 
     def dial(address: str) -> Link:
-        return FlakyLink(address, line["chance"], dice, worker)
+        return FlakyLink(address, chance, dice, worker)
 
     join = m.Join(worker, tensors, proposed=time.time_ns() // 1_000_000)
     group = ServerGroup(server, dial, image, join, ps.Limits())
     group.begin()
-    line["chance"] = chance
-    group.peers[0].close()  # the next line is a flaky one
     return Session(tensors, image, group)

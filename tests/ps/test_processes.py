@@ -99,6 +99,8 @@ def test_a_server_that_lost_its_disk_is_rebuilt_from_a_worker(server: ServerProc
         session.push_pull(ONES)
 
         np.testing.assert_array_equal(session.parameters["w"], np.full(50, -32.0))
+        with ps.connect(ZEROS, replica=make_replica([server.address], 1)) as newcomer:
+            np.testing.assert_array_equal(newcomer.parameters["w"], np.full(50, -32.0))
 
 
 def test_every_example_is_seen_although_a_worker_and_the_server_are_killed(

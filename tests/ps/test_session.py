@@ -99,6 +99,27 @@ def test_without_servers_a_session_runs_alone() -> None:
         assert session.parameters["w"][0, 0] == -session.step
 
 
+class ForeignArray:
+    """An array of another framework: all that is known of it is DLPack."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __dlpack__(self, **options: object) -> object:
+        return self._array.__dlpack__(**options)  # type: ignore[arg-type]
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+
+def test_arrays_of_other_frameworks_are_taken_through_dlpack() -> None:
+    model = {name: ForeignArray(value) for name, value in make_model(2.0).items()}
+    with ps.connect(model, settings=ps.Settings(learning_rate=1.0)) as session:
+        session.push_pull({name: ForeignArray(value) for name, value in make_gradients(0.5).items()})
+
+        np.testing.assert_array_equal(session.parameters["b"], np.full(5, 1.5))
+
+
 def bsp_run(addresses: tuple[str, ...], steps: int) -> bytes:
     """Two workers under bsp; the final values to the bit."""
     sessions = [ps.connect(make_model(), replica=make_replica(addresses, index)) for index in range(2)]

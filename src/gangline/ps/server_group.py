@@ -63,18 +63,17 @@ class ServerGroup:
 
     def begin(self) -> None:
         """Agree on the first values: upload them if it is this worker's turn, then take what the servers hold."""
-        lead = self._lead_link()
-        turn = m.Turn(ready=self.joined.ready)
-        if not turn.ready and not self.joined.upload:
-            reply = ask(lead, m.AwaitReady(self.join_request.worker))
-            assert isinstance(reply, m.Turn)
-            turn = reply
-        self._connect_all()
-        if not turn.ready:
-            for peer in self.peers:
-                peer.initialise()
-            ask(lead, m.Ready(self.join_request.worker))
-        self.pull()
+        began = time.monotonic()
+        while True:
+            try:
+                self._begin_once()
+            except OSError as error:
+                self.close()
+                if time.monotonic() - began > self._patience():
+                    raise ServerLostError(f"the servers did not stay up: {error}") from error
+                time.sleep(RETRY_SECONDS)
+            else:
+                return
 
     def push(self, push: LoggedPush, *, pull: bool) -> PushOutcome:
         """Send one step's gradients to all servers."""
@@ -186,16 +185,25 @@ class ServerGroup:
         self.peers[0].link = lead_link
         self.clock = max(self.clock, self.joined.clock)
 
-    def _connect_all(self) -> None:
-        deadline = time.monotonic() + self._limits.server_timeout
-        for peer in self.peers:
-            while peer.link is None:
-                try:
-                    peer.link = self._dial(peer.address)
-                except OSError as error:
-                    if time.monotonic() > deadline:
-                        raise ServerLostError(f"no parameter server at {peer.address}: {error}") from error
-                    time.sleep(RETRY_SECONDS)
+    def _begin_once(self) -> None:
+        if self.peers[0].link is None:
+            link = self._dial(self._lead_address)
+            self.rejoin(link)
+            self._build_peers(link)
+        lead, turn = self._lead_link(), m.Turn(ready=self.joined.ready)
+        if not turn.ready and not self.joined.upload:
+            reply = ask(lead, m.AwaitReady(self.join_request.worker))
+            assert isinstance(reply, m.Turn)
+            turn = reply
+        for peer in self.peers[1:]:
+            peer.link = peer.link or self._dial(peer.address)
+        if not turn.ready:
+            for peer in self.peers:
+                peer.initialise()
+            ask(lead, m.Ready(self.join_request.worker))
+        self.pull()
+        if not all(peer.link for peer in self.peers):
+            raise ConnectionError("a server was lost before its values came")
 
     def _lead_link(self) -> Link:
         link = self.peers[0].link
@@ -253,6 +261,8 @@ class ServerGroup:
             if self.joined.map.version != peer.map_version:
                 raise OldMapError("the lead has a new map")
         peer.catch_up(self.log, self.clock)
+        if peer is self.peers[0] and not self.joined.ready:
+            ask(peer.link, m.Ready(self.join_request.worker))  # it lost everything, and has it again
 
     def _refresh_map(self) -> None:
         """Fetch the map in force; unless it is new, a move is still under way and the next try asks again."""

@@ -22,6 +22,14 @@ except ImportError as error:
 _SCHEMA_LOCK = 7_263_548_019_452
 """Any number that no other program in the same database uses for its advisory locks."""
 
+_SETTINGS = (
+    # Every statement here is answered in milliseconds; compiling it, or starting helpers for it, takes longer.
+    b"SET jit = off",
+    b"SET max_parallel_workers_per_gather = 0",
+    # What is rare and what is common depends on the values: a plan made without them scans three times as long.
+    b"SET plan_cache_mode = force_custom_plan",
+)
+
 
 class PostgresDatabase:
     """One database of a server."""
@@ -42,6 +50,8 @@ class PostgresDatabase:
                 self._address, autocommit=True, connect_timeout=10, application_name="gangline"
             )
             connection.adapters.register_dumper(str, _TextDumper)
+            for setting in _SETTINGS:
+                connection.execute(setting)
         return PostgresSession(connection, self.location)
 
 

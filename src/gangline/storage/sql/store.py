@@ -4,10 +4,12 @@ from collections.abc import AsyncIterator, Sequence
 
 from gangline.model import Job, JobId, Metric, Queue, Tenant, Timestamp
 from gangline.model.queue import ROOT_QUEUE
+from gangline.model.sweep import Sweep
 from gangline.storage.interface import JobPage, JobQuery, Record, Store
 from gangline.storage.sql import jobs as job_rows
 from gangline.storage.sql import metrics as metric_rows
 from gangline.storage.sql import queues as queue_rows
+from gangline.storage.sql import sweeps as sweep_rows
 from gangline.storage.sql.database import Database, Session
 from gangline.storage.sql.migrations import migrate
 from gangline.storage.sql.threads import SessionThreads
@@ -89,6 +91,22 @@ class SqlStore:
     async def save_queue(self, queue: Queue) -> None:
         """Keep a queue; see Store."""
         await self._threads.write(queue_rows.save, queue)
+
+    async def create_sweep(self, sweep: Sweep) -> Sweep:
+        """Keep a new sweep; see Store."""
+        return await self._threads.write(sweep_rows.create, sweep)
+
+    async def save_sweep(self, sweep: Sweep) -> Sweep:
+        """Replace a sweep; see Store."""
+        return await self._threads.write(sweep_rows.save, sweep)
+
+    async def sweeps(self, tenant: Tenant | None = None) -> Sequence[Sweep]:
+        """Return sweeps; see Store."""
+        return await self._threads.read(sweep_rows.read, tenant)
+
+    async def remove_sweep(self, tenant: Tenant, name: str) -> None:
+        """Remove a sweep; see Store."""
+        await self._threads.write(sweep_rows.remove, tenant, name)
 
     async def close(self) -> None:
         """Finish what was begun, then end threads and connections."""

@@ -147,7 +147,7 @@ def _launch_one(each: Launch, gang_group: cgroups.GangGroup | None) -> None:
     if gang_group is not None and each.group is not None and not cgroups.enter(each.group):
         each.group = None
     try:
-        each.pid = spawn(order.command, order.environment, f"{each.home}/work", each.pipes)
+        each.pid = spawn(order.command, order.environment, order.directory or f"{each.home}/work", each.pipes)
     except LaunchError as error:
         each.exit_code, each.message = error.exit_code, str(error)
         return

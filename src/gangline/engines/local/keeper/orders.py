@@ -9,7 +9,17 @@ import json
 class ReplicaOrder:
     """One replica as it should be."""
 
-    __slots__ = ("address", "command", "cpus", "environment", "incarnation", "memory_mib", "name", "started")
+    __slots__ = (
+        "address",
+        "command",
+        "cpus",
+        "directory",
+        "environment",
+        "incarnation",
+        "memory_mib",
+        "name",
+        "started",
+    )
 
     def __init__(
         self,
@@ -22,6 +32,7 @@ class ReplicaOrder:
         cpus: list[int],
         memory_mib: int,
         address: str,
+        directory: str | None = None,
     ) -> None:
         self.name = name
         self.incarnation = incarnation
@@ -31,6 +42,7 @@ class ReplicaOrder:
         self.cpus = cpus
         self.memory_mib = memory_mib
         self.address = address
+        self.directory = directory
 
 
 class Order:
@@ -51,6 +63,6 @@ class Order:
         self.receipts: str = fields["receipts"]
         # The engine notes more of each replica than the keeper needs.
         self.replicas = {
-            entry["name"]: ReplicaOrder(**{name: entry[name] for name in ReplicaOrder.__slots__})
+            entry["name"]: ReplicaOrder(**{name: entry.get(name) for name in ReplicaOrder.__slots__})
             for entry in fields["replicas"]
         }

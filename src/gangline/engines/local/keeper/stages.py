@@ -18,7 +18,7 @@ _MESSAGE_BYTES = 4000
 class StageProcess:
     """A running stage."""
 
-    def __init__(self, kind: str, directory: str, replicas: list[str]) -> None:
+    def __init__(self, kind: str, directory: str, replicas: list[str], *, token: str) -> None:
         self.kind = kind
         package = os.path.dirname(os.path.abspath(__file__))
         program = (
@@ -27,7 +27,8 @@ class StageProcess:
         # Unlike the keeper, a stage sees installed packages: they bring further storage schemes.
         command = [sys.executable, "-I", "-c", program, kind, directory, *replicas]
         pipes = launch.Pipes()
-        self.pid = launch.spawn(command, dict(os.environ), directory, pipes)
+        environment = {**os.environ, launch.MARKER: f"{token}:{kind}"}
+        self.pid = launch.spawn(command, environment, directory, pipes)
         pipes.close_writing()
         os.close(pipes.stdout)
         os.chdir("/")

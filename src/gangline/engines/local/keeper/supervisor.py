@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import selectors
 import signal
 import socket
-import struct
 import sys
 import time
 
 from . import cgroups, launch, processes
+from .connections import EngineConnections
 from .orders import Order, ReplicaOrder
 from .output import LogWriter
-from .records import AttemptRecord, ReplicaRecord, Stage, Status, boot_id, wall_clock
+from .records import AttemptRecord, ReplicaRecord, Stage, Status, wall_clock
 from .replica import LiveReplica
 from .stages import StageProcess
+from .takeover import LEFTOVER_SECONDS, take_over
 
 _TICK_SECONDS = 0.02
 _DISK_RETRY_SECONDS = 1.0
-_LEFTOVER_SECONDS = 10.0
 _STAGE_FAILURES = {"prepare": "InputsFailed", "outputs": "OutputsFailed"}
 
 
@@ -38,9 +37,8 @@ class Keeper:
         self._order = Order(f"{directory}/order.json")
         self._record = AttemptRecord.load(f"{directory}/state.json")
         self._selector = selectors.DefaultSelector()
-        self._listener = listener
         self._start_now = start_now
-        self._engines: dict[socket.socket, bytes] = {}
+        self._engines = EngineConnections(listener, self._selector, self._obey)
         self._held_addresses: dict[str, socket.socket] = {}
         self._live: dict[str, LiveReplica] = {}
         self._stage: StageProcess | None = None
@@ -56,8 +54,7 @@ class Keeper:
             return
         launch.allow_many_descriptors()
         self._watch_children()
-        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        self._take_over()
+        take_over(self._record, self._order.token)
         if self._order.use_cgroups:
             self._gang_group = cgroups.make_gang_group(f"gangline-{self._order.token}")
         if self._start_now:
@@ -71,67 +68,7 @@ class Keeper:
             self._collect()
             self._advance()
 
-    # The past ------------------------------------------------------------------------------------------------
-
-    def _take_over(self) -> None:
-        """End what an earlier keeper left running and report it lost: nobody can see those processes exit any more."""
-        orphaned = [
-            entry for entry in self._record.replicas.values() if entry.status in (Status.STARTING, Status.RUNNING)
-        ]
-        same_boot = self._record.boot == boot_id()
-        if orphaned and same_boot:
-            self._kill_leftovers()
-        for entry in orphaned:
-            entry.lose("its keeper was killed" if same_boot else "the machine was restarted")
-            if entry.cgroup is not None:
-                cgroups.remove(entry.cgroup)
-                entry.cgroup = None
-        if self._record.outputs is Stage.RUNNING:
-            self._record.outputs = Stage.NONE
-        self._record.boot = boot_id()
-        self._record.keeper_pid = os.getpid()
-
-    def _kill_leftovers(self) -> None:
-        prefix = f"{launch.MARKER}={self._order.token}:".encode()
-        deadline = time.monotonic() + _LEFTOVER_SECONDS
-        while time.monotonic() < deadline:
-            groups = [entry.cgroup for entry in self._record.replicas.values() if entry.cgroup is not None]
-            found = {pid for group in groups for pid in cgroups.members(group)}
-            found.update(pid for pid in processes.everyone() if processes.begins_with(pid, prefix))
-            living = [pid for pid in found if processes.alive(pid)]
-            if not living:
-                return
-            processes.kill_and_wait(living, deadline - time.monotonic())
-
     # Orders --------------------------------------------------------------------------------------------------
-
-    def _accept(self, listener: object) -> None:
-        connection, _ = self._listener.accept()
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        if struct.unpack("3i", credentials)[1] not in (os.getuid(), 0):
-            connection.close()
-            return
-        connection.setblocking(False)
-        self._engines[connection] = b""
-        self._selector.register(connection, selectors.EVENT_READ, self._hear)
-        self._poke(connection)
-
-    def _hear(self, connection: object) -> None:
-        assert isinstance(connection, socket.socket)
-        try:
-            data = connection.recv(65536)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._selector.unregister(connection)
-            del self._engines[connection]
-            connection.close()
-            return
-        *lines, self._engines[connection] = (self._engines[connection] + data).split(b"\n")
-        for line in lines:
-            self._obey(json.loads(line))
 
     def _obey(self, order: dict[str, object]) -> None:
         if order["do"] == "run":
@@ -302,7 +239,7 @@ class Keeper:
         self._reconcile()
 
     def _begin_stage(self, kind: str, replicas: list[str]) -> None:
-        self._stage = StageProcess(kind, self._directory, replicas)
+        self._stage = StageProcess(kind, self._directory, replicas, token=self._order.token)
         self._selector.register(self._stage.stderr, selectors.EVENT_READ, lambda _: self._hear_stage())
         self._changed = True
 
@@ -339,7 +276,7 @@ class Keeper:
     def _clean_up(self) -> None:
         """Leave nothing but what the user may still read: logs, metrics, results, checkpoints and this record."""
         while leftovers := processes.descendants(os.getpid()):
-            processes.kill_and_wait(leftovers, _LEFTOVER_SECONDS)
+            processes.kill_and_wait(leftovers, LEFTOVER_SECONDS)
             self._collect()
         if self._gang_group is not None:
             cgroups.remove(self._gang_group.path)
@@ -360,8 +297,7 @@ class Keeper:
         if self._done:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._order.active_marker)
-        for connection in list(self._engines):
-            self._poke(connection)
+        self._engines.poke()
 
     def _save(self) -> bool:
         try:
@@ -371,13 +307,6 @@ class Keeper:
             return False
         self._changed = False
         return True
-
-    def _poke(self, connection: socket.socket) -> None:
-        try:
-            connection.send(b".")
-        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
-            # Unread pokes say the same; a broken connection is noticed when it is read.
-            return
 
     def _patience(self) -> float | None:
         """How long nothing may happen before the loop must look by itself."""
