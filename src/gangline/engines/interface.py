@@ -8,7 +8,7 @@ keyed by the gang's id (job and attempt), because a controller that restarts giv
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gangline.lifecycle.events import GangEvent
 from gangline.model import Gang, GangId, JobId, Metric, Node, NodeName, ReplicaId, Resources, RoleName, Timestamp
@@ -130,4 +130,16 @@ class Engine(Protocol):
 
     async def forget(self, job_id: JobId) -> None:
         """Remove everything the job left: logs, directories, objects. Called only when nothing of it runs."""
+        ...
+
+
+@runtime_checkable
+class Saboteur(Protocol):
+    """An engine that can also do damage on request: what fault drills need and nothing else uses."""
+
+    async def kill(self, gang_id: GangId, replica: ReplicaId) -> bool:
+        """Kill a replica at once and without warning; False if it does not run.
+
+        What follows is reported like any other exit by a signal.
+        """
         ...

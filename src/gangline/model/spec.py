@@ -1,5 +1,6 @@
 """What a user asks for: the job file as values. ``dialects/native`` reads it from YAML and writes it back."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -123,7 +124,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSpec:
-    """One role: how many replicas, what they run and what they need.
+    """One role: how many replicas, what they run and what they need. Memory of zero means no limit.
 
     ``replicas`` start together; the gang may live with ``minimum`` of them and grow to ``maximum``.
     """
@@ -135,7 +136,7 @@ class RoleSpec:
     command: tuple[str, ...] = ()
     image: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-    resources: Resources = field(default_factory=lambda: Resources(cpu_millis=1000, memory_mib=512))
+    resources: Resources = field(default_factory=lambda: Resources(cpu_millis=1000))
     restart: Restart | None = None
     port: int = 2222
     pod_template_json: str | None = None
@@ -183,7 +184,8 @@ class JobSpec:
     """A whole job as its user wrote it.
 
     ``code`` is a directory before submission and ``sha256:<digest>`` of its archive afterwards.
-    ``origin`` names the dialect and kind the job was translated from, for example ``kubeflow.org/v1 TFJob``.
+    ``origin`` names the dialect and kind the job was translated from, for example ``kubeflow.org/v1 TFJob``;
+    ``manifest_json`` is that document as its user wrote it, for clients that want it back.
     """
 
     name: str
@@ -201,6 +203,7 @@ class JobSpec:
     policy: Policy = field(default_factory=Policy)
     placement: PlacementRule = field(default_factory=PlacementRule)
     origin: str | None = None
+    manifest_json: str | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "metadata.name")
@@ -237,5 +240,5 @@ class JobSpec:
 
 
 def _at_least(field_name: str, value: float, least: float) -> None:
-    if value < least:
-        raise InvalidInputError(f"{value:g} is too small", field=field_name, expected=f"{least:g} or more")
+    if not (math.isfinite(value) and value >= least):
+        raise InvalidInputError(f"{value:g} does not fit", field=field_name, expected=f"{least:g} or more")

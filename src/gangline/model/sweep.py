@@ -4,14 +4,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NewType
 
 from gangline.errors import InvalidInputError
 from gangline.model.clock import Timestamp
-from gangline.model.identity import Tenant, check_name
+from gangline.model.identity import JobId, Tenant, check_name
 from gangline.model.spec import JobSpec
 
 SWEEP_LABEL = "gangline.dev/sweep"
 TRIAL_LABEL = "gangline.dev/trial"
+
+SweepId = NewType("SweepId", str)
+"""A sweep's unique id, chosen by whoever submits it; its trials' job ids begin with it."""
 
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -76,18 +80,64 @@ class SweepSpec:
         return self.template.tenant
 
 
+class SweepState(StrEnum):
+    """Where a sweep is."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    """No further trial is started; running ones are being cancelled."""
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    """Everything was tried and has ended, well or not."""
+    DELETING = "deleting"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """A submitted sweep. ``stopped`` means that no further trial is started and running ones are cancelled."""
+    """A submitted sweep.
 
+    ``begun`` counts the trials that were ever started, so that one whose job was deleted is not tried again.
+    ``stopped`` means that no further trial is started and running ones are cancelled. ``finished_at`` is set when
+    nothing runs and nothing is left to try. ``deleting`` means that its trials' jobs and it itself disappear.
+    """
+
+    id: SweepId
     spec: SweepSpec
     created_at: Timestamp
+    begun: int = 0
     stopped: bool = False
+    finished_at: Timestamp | None = None
+    deleting: bool = False
+    version: int = field(default=0, compare=False)
+    """The store's counter for guarded writes; not part of what the sweep is."""
 
     @property
     def name(self) -> str:
         """The sweep's name, unique within its tenant."""
         return self.spec.name
+
+    @property
+    def tenant(self) -> Tenant:
+        """Whose sweep it is."""
+        return self.spec.tenant
+
+    @property
+    def state(self) -> SweepState:
+        """Where the sweep is, in one word."""
+        if self.deleting:
+            return SweepState.DELETING
+        if self.stopped:
+            return SweepState.STOPPING if self.finished_at is None else SweepState.STOPPED
+        return SweepState.RUNNING if self.finished_at is None else SweepState.FINISHED
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing will ever be done for this sweep again."""
+        return self.finished_at is not None and not self.deleting
+
+    def trial_id(self, number: int) -> JobId:
+        """The job id of a trial: always the same, so that starting it again after a crash makes no second job."""
+        return JobId(f"{self.id}-{number}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class TestWholeFile:
     def test_each_role_is_read(self) -> None:
         chief, ps, worker = self.job.roles
         assert chief.command == ("python", "train.py", "--layers", "3")
-        assert chief.resources == Resources(cpu_millis=1000, memory_mib=512)
+        assert chief.resources == Resources(cpu_millis=1000)
         assert (ps.resources.cpu_millis, ps.resources.memory_mib) == (500, 1908)
         assert (ps.command, ps.restart) == (("python", "-m", "gangline.ps"), Restart.REPLICA)
         assert (worker.replicas, worker.least, worker.most, worker.port) == (5, 2, 16, 3000)
@@ -118,7 +118,7 @@ class TestShortForms:
     def test_a_role_with_resources_of_its_own_inherits_none(self) -> None:
         job = job_from_plain(minimal(resources={"gpu": 1}, roles={"worker": 2, "ps": {"resources": {"cpu": 2}}}))
         assert job.role(RoleName("worker")).resources.gpu_millis == 1000
-        assert job.role(RoleName("ps")).resources == Resources(cpu_millis=2000, memory_mib=512)
+        assert job.role(RoleName("ps")).resources == Resources(cpu_millis=2000)
 
     def test_a_command_of_one_string_is_split_like_a_shell_would(self) -> None:
         job = job_from_plain({"metadata": {"name": "job"}, "spec": {"command": "python train.py --note 'two words'"}})

@@ -93,6 +93,8 @@ OPTIONS: tuple[Option, ...] = (
     *_role_options("ps", "each parameter server"),
     *_role_options("chief", "the chief", old="Chief"),
     *_role_options("evaluator", "the evaluator"),
+    Option(name="worker-image", help="image of each worker", old_names=("workerImage",), verbs=_FLAT),
+    Option(name="worker-port", help="port of each worker", takes=Takes.WHOLE, old_names=("workerPort",), verbs=_FLAT),
     Option(
         name="ssh-port", help="port of the workers' SSH server", takes=Takes.WHOLE, old_names=("sshPort",), verbs=_FLAT
     ),

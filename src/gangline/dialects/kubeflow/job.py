@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from gangline.dialects.document import compact_json
 from gangline.dialects.frameworks import mpi
 from gangline.dialects.frameworks.tensorflow import DYNAMIC_WORKERS
 from gangline.dialects.kubeflow import old_tfjob
@@ -55,6 +56,7 @@ def job_from_value(value: Value, *, strict: bool = False) -> Translation:
             policy=_policy(parts),
             placement=placement,
             origin=f"{parts.version} {parts.kind.name}",
+            manifest_json=_manifest(value),
         )
     return Translation(
         spec=spec,
@@ -111,6 +113,11 @@ def _check_name(where: Value, metadata: Mapping[str, Value]) -> None:
     name = metadata["name"].text()
     if not _NAME.fullmatch(name) or len(name) > 63:
         raise metadata["name"].wrong(f"'{name}' should match a DNS-1035 label", expected=_NAME_RULE)
+
+
+def _manifest(value: Value) -> str:
+    """The document without its status, which is ours to tell."""
+    return compact_json({name: part.data for name, part in value.fields().items() if name != "status"})
 
 
 def _tenant(metadata: Mapping[str, Value]) -> Tenant:

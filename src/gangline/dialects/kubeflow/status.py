@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from gangline.dialects.kubeflow.kinds import KINDS, V2BETA1, Kind
-from gangline.model import Job, Phase, PhaseEntry, ReplicaState, RoleName, RoleSpec, Timestamp
+from gangline.model import Job, Phase, PhaseEntry, ReplicaState, ReplicaStatus, RoleName, RoleSpec, Timestamp
 from gangline.model.spec import LEAD_ROLES
 
 JOB_NAME_LABEL = "training.kubeflow.org/job-name"
@@ -222,9 +222,7 @@ def _replica_statuses(job: Job, kind: Kind) -> dict[str, dict[str, object]]:
         succeeded = _count(job, role, frozenset({ReplicaState.SUCCEEDED}))
         if job.phase is Phase.COMPLETED:
             # What was still running when the job succeeded was stopped by us: upstream counts it as succeeded.
-            active, succeeded = 0, succeeded + active
-        elif job.finished or job.phase is Phase.HALTED:
-            active = 0
+            succeeded += sum(1 for status in job.replicas if status.id.role == role.name and outlived(job, status))
         counts = {"active": active, "succeeded": succeeded, "failed": _count(job, role, _FAILED)}
         labels = sorted(selector_labels(job.name, kind, role.name).items())
         statuses[kind.type_of(role.name)] = {
@@ -234,5 +232,24 @@ def _replica_statuses(job: Job, kind: Kind) -> dict[str, dict[str, object]]:
     return statuses
 
 
+def outlived(job: Job, replica: ReplicaStatus) -> bool:
+    """Whether a replica was still there when the fate of its attempt was decided: its end was then our doing."""
+    decided = None
+    for entry in reversed(job.history):
+        if entry.phase in _UNDER_WAY:
+            break
+        decided = entry
+    if decided is None or replica.state is ReplicaState.SUCCEEDED:
+        return False
+    if replica.finished_at is None:
+        return replica.state in (ReplicaState.PENDING, ReplicaState.RUNNING)
+    return replica.finished_at > decided.at
+
+
+_UNDER_WAY = frozenset({Phase.STARTING, Phase.DOWNLOADING, Phase.PROCESSING})
+
+
 def _count(job: Job, role: RoleSpec, states: frozenset[ReplicaState]) -> int:
-    return sum(1 for replica in job.replicas if replica.id.role == role.name and replica.state in states)
+    """How many replicas are in these states, those aside that only ended because the attempt was over."""
+    present = [replica for replica in job.replicas if replica.id.role == role.name and not outlived(job, replica)]
+    return sum(1 for replica in present if replica.state in states)

@@ -8,7 +8,6 @@ from gangline.dialects.value import Value
 from gangline.model import Resources
 
 DEFAULT_CPU_MILLIS = 1000
-DEFAULT_MEMORY_MIB = 512
 
 GPU_NAMES = ("gpu", "nvidia.com/gpu", "amd.com/gpu")
 """The same thing under its short name and under the names device plugins give it."""
@@ -34,12 +33,12 @@ SIZES: Mapping[str, Resources] = {
 def read_resources(given: Mapping[str, Value], sizes: Mapping[str, Resources]) -> Resources | None:
     """Read ``size`` and ``resources`` of a role or of the spec; None when it has neither.
 
-    ``resources`` adds to and replaces what ``size`` says. What neither says is 1 CPU and 512 MiB.
+    ``resources`` adds to and replaces what ``size`` says. What neither says is 1 CPU and no limit of memory.
     """
     if "size" not in given and "resources" not in given:
         return None
     known = {**SIZES, **sizes}
-    start = Resources(cpu_millis=DEFAULT_CPU_MILLIS, memory_mib=DEFAULT_MEMORY_MIB)
+    start = Resources(cpu_millis=DEFAULT_CPU_MILLIS)
     if "size" in given:
         start = known[_size_name(given["size"], known)]
     return _amounts(given["resources"], start) if "resources" in given else start

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 API_VERSION = "gangline.dev/v1"
 KIND = "Job"
 
-DOCUMENT = ("apiVersion", "kind", "metadata", "spec")
-METADATA = ("name", "tenant", "namespace", "queue", "priority", "labels", "origin")
+DOCUMENT = ("apiVersion", "kind", "metadata", "spec", "status")
+METADATA = ("name", "tenant", "namespace", "queue", "priority", "labels", "origin", "manifest")
 INHERITED = ("command", "resources", "size")
 """Fields that ``spec`` hands down to roles that have none of their own."""
 SINGLE_ROLE = ("replicas", "min", "max", "port")

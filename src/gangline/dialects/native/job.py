@@ -94,6 +94,7 @@ def job_from_parts(
             policy=read_policy(given["policy"]) if "policy" in given else Policy(),
             placement=read_placement(given["placement"]) if "placement" in given else PlacementRule(),
             origin=metadata["origin"].text() if "origin" in metadata else None,
+            manifest_json=_manifest(metadata),
         )
 
 
@@ -106,6 +107,13 @@ def _tenant(metadata: Mapping[str, Value]) -> Tenant:
     with given.located():
         check_name(given.text(), "")
     return Tenant(given.text())
+
+
+def _manifest(metadata: Mapping[str, Value]) -> str | None:
+    if "manifest" not in metadata:
+        return None
+    metadata["manifest"].fields()
+    return document.compact_json(metadata["manifest"].data)
 
 
 def _priority(value: Value) -> int:
@@ -130,6 +138,7 @@ def job_to_plain(spec: JobSpec, *, roles_as_list: bool = False) -> dict[str, obj
         "priority": None if spec.priority == fields.PRIORITIES["normal"] else spec.priority,
         "labels": dict(spec.labels) or None,
         "origin": spec.origin,
+        "manifest": None if spec.manifest_json is None else json.loads(spec.manifest_json),
     }
     body: dict[str, object] = {
         "framework": None if spec.framework is Framework.NONE else spec.framework.value,

@@ -6,18 +6,18 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, Usage
+from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, Saboteur, Usage
 from gangline.engines.local.addresses import Addresses
 from gangline.engines.local.devices import find_devices
 from gangline.engines.local.layout import Layout
 from gangline.engines.local.link import GangLink
 from gangline.engines.local.logs import follow_logs, read_logs
 from gangline.engines.local.machine import LocalNode, Machine
-from gangline.engines.local.ordering import LogLimits, OrderWriter
+from gangline.engines.local.ordering import LogLimits, NoCommandError, OrderWriter
 from gangline.engines.local.usage import UsageMeter
 from gangline.errors import EngineError
 from gangline.lifecycle.events import GangFailed, GangStopped
-from gangline.model import Clock, Gang, GangId, JobId, Node
+from gangline.model import Clock, Gang, GangId, JobId, Node, ReplicaId
 
 _METRIC_SECONDS = 0.25
 
@@ -79,7 +79,12 @@ class LocalEngine:
             job_id, attempt = gang.id
             self._news.put_nowait(
                 GangFailed(
-                    job_id=job_id, at=self._clock.now(), attempt=attempt, reason="CannotStart", message=str(error)
+                    job_id=job_id,
+                    at=self._clock.now(),
+                    attempt=attempt,
+                    reason="CannotStart",
+                    message=str(error),
+                    permanent=isinstance(error, NoCommandError),
                 )
             )
             return
@@ -126,6 +131,12 @@ class LocalEngine:
         self._recover()
         running = [(link.gang_id, *entry) for link in self._links.values() for entry in link.running()]
         return await asyncio.to_thread(self._meter.measure, await self._parts(), running)
+
+    async def kill(self, gang_id: GangId, replica: ReplicaId) -> bool:
+        """Kill a replica's first process; its keeper sees it die and takes the rest of it down. See Saboteur."""
+        self._recover()
+        link = self._links.get(gang_id)
+        return link is not None and link.kill(str(replica))
 
     async def forget(self, job_id: JobId) -> None:
         """Remove the job's directory. A gang that is not stopped is a defect of the caller."""
@@ -201,3 +212,4 @@ def _remove_tree(folder: Path) -> None:
 
 
 _conforms: type[Engine] = LocalEngine
+_can_kill: type[Saboteur] = LocalEngine

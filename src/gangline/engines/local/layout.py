@@ -13,6 +13,8 @@ class Layout:
 
     active/JOB.ATTEMPT           an empty file per attempt that is not known to be stopped
     code/DIGEST.tar.gz           code archives, put there by whoever accepts jobs
+    objects/TENANT               ConfigMaps and Secrets, put there by whoever accepts them
+    claims/TENANT/CLAIM          what volume claims stand for, kept until the user removes it
     jobs/JOB/data|results|checkpoints    shared by the job's replicas, kept across attempts
     jobs/JOB/receipts            which inputs were fetched already
     jobs/JOB/attempts/N          order, record, lock and log of the keeper; logs, metrics and scratch of the replicas
@@ -56,6 +58,14 @@ class Layout:
             return []
         names = sorted(entry.name for entry in self.active.iterdir())
         return [GangId(JobId(unquote(name.rpartition(".")[0])), int(name.rpartition(".")[2])) for name in names]
+
+    def objects(self, tenant: str) -> Path:
+        """The tenant's ConfigMaps and Secrets, by plural and name."""
+        return self.root / "objects" / _file_name(tenant)
+
+    def claims(self, tenant: str) -> Path:
+        """One directory per volume claim of the tenant."""
+        return self.root / "claims" / _file_name(tenant)
 
     def code_archive(self, digest: str) -> Path:
         """The archive of a job's code."""

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 import msgspec
 
 from gangline.engines.interface import EngineEvent
+from gangline.engines.local.keeper import processes
+from gangline.engines.local.keeper.launch import MARKER
 from gangline.engines.local.keeper.records import Status
 from gangline.engines.local.layout import Layout
 from gangline.engines.local.metrics import MetricTail
@@ -135,6 +139,22 @@ class GangLink:
             if record.status is Status.RUNNING and record.pid is not None and record.name in orders
         ]
 
+    def kill(self, name: str) -> bool:
+        """Kill a replica without warning; False if it does not run."""
+        for order, pid, _ in self.running():
+            if order.name == name and (handle := _open_process(pid)) is not None:
+                try:
+                    # The handle is taken first: a number that has passed to another process since is found out here.
+                    marker = f"{MARKER}={order.environment[MARKER]}".encode()
+                    if processes.carries(pid, marker):
+                        signal.pidfd_send_signal(handle, signal.SIGKILL)
+                        return True
+                except ProcessLookupError:
+                    return False
+                finally:
+                    os.close(handle)
+        return False
+
     def _tell(self, event: GangEvent) -> None:
         if event not in self._told:
             self._told.add(event)
@@ -161,6 +181,8 @@ class GangLink:
                 # The keeper that held the lock has just ended; the next look tells how.
                 raise EngineError(f"the keeper of attempt {self.gang_id} does not answer: {error}") from error
         for order in self._orders:
+            if order == _RUN and self._stop_wanted:
+                continue
             self._writer.write(msgspec.json.encode(order) + b"\n")
         return reader
 
@@ -184,7 +206,7 @@ class GangLink:
             while await reader.read(4096):
                 if self.look():
                     break
-        except ConnectionResetError:
+        except ConnectionError:
             return
         finally:
             if self._writer is not None:
@@ -204,3 +226,10 @@ class GangLink:
         job_id, attempt = self.gang_id
         now = self._clock.now()
         return GangFailed(job_id=job_id, at=now, attempt=attempt, reason="KeeperFailed", message=message)
+
+
+def _open_process(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None

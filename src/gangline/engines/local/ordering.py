@@ -8,18 +8,27 @@ from dataclasses import dataclass
 from gangline.dialects.frameworks import hostfile
 from gangline.engines.local.addresses import Addresses
 from gangline.engines.local.allocation import Allocation
+from gangline.engines.local.containers import surround
 from gangline.engines.local.environment import environment_of, expand, job_directories
+from gangline.engines.local.keeper.launch import MARKER
 from gangline.engines.local.layout import Layout
 from gangline.engines.local.machine import LocalNode
 from gangline.engines.local.wire import Order, ReplicaOrder, write_order
 from gangline.errors import EngineError
-from gangline.model import DataMove, Framework, Gang, GangReplica, NodeName, ReplicaId
+from gangline.model import DataMove, Framework, Gang, GangReplica, NodeName, ReplicaId, RoleName
 
 _REMOTE_SHELL = """#!/bin/sh
 # Every host of the hostfile is this machine: drop the host, run the rest.
 shift
 exec /bin/sh -c "$*"
 """
+
+
+class NoCommandError(EngineError):
+    """A role names an image and no command; what the image would run is not known here, now or ever."""
+
+    def __init__(self, role: RoleName) -> None:
+        super().__init__(f"role '{role}' has no command, and this engine runs commands, not images")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,30 +57,13 @@ class OrderWriter:
         allocation = Allocation([*others, *kept.values()], offset=int(token, 16))
         given = {replica.id: self._give(gang, replica, kept, allocation, nodes) for replica in gang.replicas}
         addresses = self._addresses(gang, kept)
-        replicas = [
-            ReplicaOrder(
-                name=str(replica.id),
-                incarnation=replica.incarnation,
-                started=replica.started,
-                command=self._command(gang, replica),
-                environment=environment_of(
-                    self.layout,
-                    gang,
-                    replica,
-                    token=token,
-                    inherited=os.environ,
-                    addresses=addresses,
-                    gpus=tuple(given[replica.id][1]),
-                ),
-                node=replica.node,
-                cpus=given[replica.id][0],
-                cpu_millis=gang.spec.role(replica.id.role).resources.cpu_millis,
-                memory_mib=gang.spec.role(replica.id.role).resources.memory_mib,
-                gpu_millis=given[replica.id][1],
-                address=addresses[replica.id][0],
-            )
-            for replica in gang.replicas
-        ]
+        try:
+            replicas = [self._replica(gang, replica, token, addresses, given[replica.id]) for replica in gang.replicas]
+        except (EngineError, OSError):
+            for replica in gang.replicas:
+                if str(replica.id) not in kept:
+                    self.addresses.release(addresses[replica.id][0])
+            raise
         order = self._order(gang, token, replicas)
         self._make_directories(gang, addresses)
         write_order(self.layout.attempt(gang.id), order)
@@ -102,11 +94,42 @@ class OrderWriter:
             raise EngineError(f"this machine has no node '{replica.node}'")
         return allocation.choose(node, gang.spec.role(replica.id.role).resources)
 
-    def _command(self, gang: Gang, replica: GangReplica) -> list[str]:
-        command = gang.spec.role(replica.id.role).command
-        if not command:
-            raise EngineError(f"role '{replica.id.role}' has no command, and this engine runs no images")
-        return list(command)
+    def _replica(
+        self,
+        gang: Gang,
+        replica: GangReplica,
+        token: str,
+        addresses: Mapping[ReplicaId, tuple[str, int]],
+        given: tuple[list[int], dict[str, int]],
+    ) -> ReplicaOrder:
+        role, address, (cpus, gpu_millis) = gang.spec.role(replica.id.role), addresses[replica.id][0], given
+        if not role.command:
+            raise NoCommandError(role.name)
+        environment = environment_of(
+            self.layout,
+            gang,
+            replica,
+            token=token,
+            inherited=os.environ,
+            addresses=addresses,
+            gpus=tuple(gpu_millis),
+        )
+        around = surround(self.layout, gang, replica, environment, address=address)
+        return ReplicaOrder(
+            name=str(replica.id),
+            incarnation=replica.incarnation,
+            started=replica.started,
+            command=list(around.command),
+            # The mark again: by it the replica's processes are found, whatever its container says.
+            environment={**around.environment, MARKER: environment[MARKER]},
+            directory=around.directory,
+            node=replica.node,
+            cpus=cpus,
+            cpu_millis=role.resources.cpu_millis,
+            memory_mib=role.resources.memory_mib,
+            gpu_millis=gpu_millis,
+            address=address,
+        )
 
     def _order(self, gang: Gang, token: str, replicas: list[ReplicaOrder]) -> Order:
         variables = job_directories(self.layout, gang)

@@ -22,6 +22,8 @@ class ReplicaOrder(msgspec.Struct, frozen=True, kw_only=True):
     started: bool
     command: list[str]
     environment: dict[str, str]
+    directory: str | None = None
+    """Where the command runs; None: the replica's own working directory."""
     node: str
     cpus: list[int]
     cpu_millis: int

@@ -101,8 +101,8 @@ class LiveReplica:
         if code < 0:
             return 128 - code, f"ended by {_signal_name(-code)}"
         if code and starved:
-            return code, f"exit code {code}; one of its processes was killed: {limit}"
-        return code, f"exit code {code}" if code else ""
+            return code, f"one of its processes was killed: {limit}"
+        return code, ""
 
     def _members(self) -> list[int]:
         """Return every living process of the replica."""

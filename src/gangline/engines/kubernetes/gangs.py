@@ -1,0 +1,76 @@
+"""What the engine remembers of each attempt while it lives. All of it can be found out again from the cluster."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gangline.engines.kubernetes.names import ReplicaKey
+from gangline.model import Gang, GangId, Timestamp
+
+_ENDED_REMEMBERED = 10_000
+
+
+@dataclass(slots=True)
+class GangState:
+    """One attempt."""
+
+    gang_id: GangId
+    namespace: str = ""
+    name: str = ""
+    gang: Gang | None = None
+    """The last order; None while nobody has ordered it in this life."""
+    prepared: bool = False
+    created: set[ReplicaKey] = field(default_factory=set)
+    seen: set[ReplicaKey] = field(default_factory=set)
+    leaving: set[ReplicaKey] = field(default_factory=set)
+    """Pods we asked to go."""
+    collected: set[ReplicaKey] = field(default_factory=set)
+    """Pods whose log is kept or being kept."""
+    started: dict[ReplicaKey, Timestamp] = field(default_factory=dict)
+    told: set[tuple[ReplicaKey | None, str]] = field(default_factory=set)
+    taking_down: "asyncio.Task[None] | None" = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether somebody asked for this gang, or for its end, in this life."""
+        return self.gang is not None or self.taking_down is not None
+
+    def first(self, key: ReplicaKey | None, kind: str) -> bool:
+        """Whether this is told for the first time; it is noted as told."""
+        if (key, kind) in self.told:
+            return False
+        self.told.add((key, kind))
+        return True
+
+
+class Gangs:
+    """Every attempt that is known, and those that ended lately."""
+
+    def __init__(self) -> None:
+        self._states: dict[GangId, GangState] = {}
+        self._ended: dict[GangId, None] = {}
+
+    def state(self, gang_id: GangId) -> GangState:
+        """Return what is known of an attempt, beginning with nothing."""
+        return self._states.setdefault(gang_id, GangState(gang_id))
+
+    def find(self, gang_id: GangId) -> GangState | None:
+        """Return what is known of an attempt, if anything."""
+        return self._states.get(gang_id)
+
+    def all(self) -> Iterable[GangState]:
+        """Return every known attempt."""
+        return tuple(self._states.values())
+
+    def end(self, gang_id: GangId) -> None:
+        """Forget an attempt that is gone, but for the fact that it ended: a late pod of it must not live."""
+        self._states.pop(gang_id, None)
+        self._ended[gang_id] = None
+        while len(self._ended) > _ENDED_REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def has_ended(self, gang_id: GangId) -> bool:
+        """Whether the attempt was taken down in this life."""
+        return gang_id in self._ended

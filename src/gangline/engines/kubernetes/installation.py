@@ -1,0 +1,233 @@
+"""Everything ``gangline install`` puts into a cluster, as plain objects in the order they are applied. Pure.
+
+The Helm chart is rendered from the same list, so the two cannot drift apart. ``installer`` sends it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gangline.engines.kubernetes.names import CONTROLLER, DOMAIN
+
+Plain = dict[str, Any]
+
+NAME = "gangline"
+CONTROLLER_NAME = "gangline-controller"
+PORT = 8080
+PRIORITY = f"{DOMAIN}/priority"
+PRIORITY_CLASSES: Mapping[str, tuple[int, int]] = {
+    # name: (the job's priority from which it applies, the value Kubernetes compares)
+    "gangline-low": (0, -100),
+    "gangline-normal": (50, 0),
+    "gangline-high": (75, 1000),
+    "gangline-critical": (100, 10_000),
+}
+_RBAC = "rbac.authorization.k8s.io"
+_READ = ["get", "list", "watch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """What an administrator decides."""
+
+    image: str
+    namespace: str = "gangline-system"
+    replicas: int = 2
+    definitions: Sequence[Mapping[str, Any]] = ()
+    """The custom resources; they belong to the store and are handed in."""
+
+
+def installation_objects(wanted: Installation) -> list[Plain]:
+    """Return every object, in the order in which they are applied; they are removed in the reverse."""
+    return [
+        _namespace(wanted),
+        *(dict(definition) for definition in wanted.definitions),
+        *_priority_classes(),
+        _service_account(wanted),
+        _controller_role(),
+        _cluster_binding(wanted),
+        _lease_role(wanted),
+        _lease_binding(wanted),
+        *_user_roles(),
+        _service(wanted),
+        _disruption_budget(wanted),
+        _deployment(wanted),
+    ]
+
+
+def _labels(**more: str) -> dict[str, str]:
+    return {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME, CONTROLLER: NAME, **more}
+
+
+def _metadata(name: str, namespace: str | None = None, **labels: str) -> Plain:
+    place = {"namespace": namespace} if namespace else {}
+    return {"name": name, **place, "labels": _labels(**labels)}
+
+
+def _namespace(wanted: Installation) -> Plain:
+    metadata = _metadata(wanted.namespace, **{"pod-security.kubernetes.io/enforce": "restricted"})
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def _priority_classes() -> list[Plain]:
+    return [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": _metadata(name, **{PRIORITY: str(priority)}),
+            "value": value,
+            "description": f"Gangline jobs of priority {priority} and above",
+        }
+        for name, (priority, value) in PRIORITY_CLASSES.items()
+    ]
+
+
+def _service_account(wanted: Installation) -> Plain:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(CONTROLLER_NAME, wanted.namespace)}
+
+
+def controller_rules() -> list[Plain]:
+    """What the controller may do, and nothing else: it reads nodes and pods and writes what its jobs consist of."""
+    return [
+        _rule("", ["nodes"], _READ),
+        _rule("", ["pods"], [*_READ, "create", "delete"]),
+        _rule("", ["pods/log"], ["get"]),
+        _rule("", ["pods/binding"], ["create"]),
+        _rule("", ["services"], ["list", "create", "delete"]),
+        _rule("", ["configmaps"], ["get", "list", "create", "patch", "delete", "deletecollection"]),
+        _rule("", ["events"], ["create", "list"]),
+        _rule("networking.k8s.io", ["networkpolicies"], ["list", "create", "delete"]),
+        _rule("scheduling.k8s.io", ["priorityclasses"], ["list"]),
+        _rule("metrics.k8s.io", ["nodes", "pods"], ["get", "list"]),
+        _rule(DOMAIN, ["jobs"], [*_READ, "create", "patch", "delete"]),
+        _rule(DOMAIN, ["jobs/status"], ["patch"]),
+        _rule(DOMAIN, ["queues"], [*_READ, "create", "patch"]),
+    ]
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> Plain:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+def _controller_role() -> Plain:
+    return _role("ClusterRole", _metadata(CONTROLLER_NAME), controller_rules())
+
+
+def _lease_role(wanted: Installation) -> Plain:
+    rules = [_rule("coordination.k8s.io", ["leases"], ["get", "create", "update"])]
+    return _role("Role", _metadata(CONTROLLER_NAME, wanted.namespace), rules)
+
+
+def _role(kind: str, metadata: Plain, rules: list[Plain]) -> Plain:
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules}
+
+
+def _cluster_binding(wanted: Installation) -> Plain:
+    return _binding("ClusterRoleBinding", "ClusterRole", _metadata(CONTROLLER_NAME), wanted)
+
+
+def _lease_binding(wanted: Installation) -> Plain:
+    return _binding("RoleBinding", "Role", _metadata(CONTROLLER_NAME, wanted.namespace), wanted)
+
+
+def _binding(kind: str, role: str, metadata: Plain, wanted: Installation) -> Plain:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "roleRef": {"apiGroup": _RBAC, "kind": role, "name": CONTROLLER_NAME},
+        "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER_NAME, "namespace": wanted.namespace}],
+    }
+
+
+def _user_roles() -> list[Plain]:
+    """What people may do in their own namespace follows from the cluster's own roles view and edit."""
+    view = [_rule(DOMAIN, ["jobs", "queues"], _READ)]
+    edit = [
+        _rule(DOMAIN, ["jobs"], [*_READ, "create", "update", "patch", "delete"]),
+        _rule(DOMAIN, ["jobs/status"], ["patch"]),
+    ]
+    return [
+        _role("ClusterRole", _metadata("gangline-view", **{f"{_RBAC}/aggregate-to-view": "true"}), view),
+        _role("ClusterRole", _metadata("gangline-edit", **{f"{_RBAC}/aggregate-to-edit": "true"}), edit),
+    ]
+
+
+_SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/component": "controller"}
+
+
+def _service(wanted: Installation) -> Plain:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(CONTROLLER_NAME, wanted.namespace),
+        "spec": {"selector": _SELECTOR, "ports": [{"name": "http", "port": PORT, "targetPort": "http"}]},
+    }
+
+
+def _disruption_budget(wanted: Installation) -> Plain:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _metadata(CONTROLLER_NAME, wanted.namespace),
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": _SELECTOR}},
+    }
+
+
+def _deployment(wanted: Installation) -> Plain:
+    labels = _labels(**{"app.kubernetes.io/component": "controller"})
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(CONTROLLER_NAME, wanted.namespace),
+        "spec": {
+            "replicas": wanted.replicas,
+            "selector": {"matchLabels": _SELECTOR},
+            "template": {"metadata": {"labels": labels}, "spec": _controller_pod(wanted)},
+        },
+    }
+
+
+def _controller_pod(wanted: Installation) -> Plain:
+    apart = {
+        "weight": 100,
+        "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": _SELECTOR}},
+    }
+    return {
+        "serviceAccountName": CONTROLLER_NAME,
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [apart]}},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "fsGroup": 1000,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_controller_container(wanted)],
+        "volumes": [{"name": "home", "emptyDir": {}}],
+    }
+
+
+def _controller_container(wanted: Installation) -> Plain:
+    def probe(path: str) -> Plain:
+        return {"httpGet": {"path": path, "port": "http"}, "periodSeconds": 5}
+
+    return {
+        "name": "controller",
+        "image": wanted.image,
+        "command": ["gangline", "serve", "--in-cluster", f"--listen=:{PORT}"],
+        "env": [
+            {"name": "GANGLINE_HOME", "value": "/home/gangline"},
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+        ],
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "readinessProbe": probe("/readyz"),
+        "livenessProbe": {**probe("/healthz"), "failureThreshold": 6},
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "home", "mountPath": "/home/gangline"}, {"name": "home", "mountPath": "/tmp"}],
+    }

@@ -1,0 +1,147 @@
+"""Applies an installation to a cluster and takes it away again without trace."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from gangline.engines.kubernetes.launching import NETWORK_POLICIES
+from gangline.engines.kubernetes.names import DOMAIN, JOB_ID
+from gangline.errors import WaitTimeoutError
+from gangline.kube import (
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NAMESPACES,
+    PODS,
+    PRIORITY_CLASSES,
+    SERVICES,
+    ConflictError,
+    GenericObject,
+    KubeClient,
+    NotFoundError,
+    Resource,
+)
+
+_RBAC = "rbac.authorization.k8s.io"
+_WAIT_SECONDS = 60.0
+_LOOK_SECONDS = 0.1
+
+AnyResource = Resource[Any]
+Report = Callable[[str], None]
+
+
+def _kind(group: str, plural: str, kind: str, *, namespaced: bool = True, version: str = "v1") -> AnyResource:
+    return Resource(group=group, version=version, plural=plural, kind=kind, type=GenericObject, namespaced=namespaced)
+
+
+_RESOURCES: Sequence[AnyResource] = (
+    NAMESPACES,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    PRIORITY_CLASSES,
+    SERVICES,
+    _kind("", "serviceaccounts", "ServiceAccount"),
+    _kind("apps", "deployments", "Deployment"),
+    _kind("policy", "poddisruptionbudgets", "PodDisruptionBudget"),
+    _kind(_RBAC, "roles", "Role"),
+    _kind(_RBAC, "rolebindings", "RoleBinding"),
+    _kind(_RBAC, "clusterroles", "ClusterRole", namespaced=False),
+    _kind(_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+)
+_BY_KIND: Mapping[tuple[str, str], AnyResource] = {
+    (resource.api_version, resource.kind): resource for resource in _RESOURCES
+}
+
+
+def resource_of(body: Mapping[str, Any]) -> AnyResource:
+    """Return where an object of the installation lives."""
+    return _BY_KIND[body["apiVersion"], body["kind"]]
+
+
+async def install(client: KubeClient, objects: Iterable[Mapping[str, Any]], report: Report) -> None:
+    """Apply every object and wait until the custom resources can be used. May be repeated; it upgrades."""
+    definitions = []
+    for body in objects:
+        resource = resource_of(body)
+        await client.apply(resource, body, force=True)
+        report(f"applied {body['kind']} {body['metadata']['name']}")
+        if resource is CUSTOM_RESOURCE_DEFINITIONS:
+            definitions.append(body["metadata"]["name"])
+    for name in definitions:
+        await _until(partial(_established, client, name), f"custom resource {name} is not served")
+
+
+async def uninstall(client: KubeClient, objects: Sequence[Mapping[str, Any]], report: Report) -> None:
+    """Remove jobs, what belongs to them, and every object of the installation; wait until all of it is gone."""
+    for body in reversed(objects):
+        if body["kind"] == "Deployment":  # first, so that nobody makes anything anew
+            await _delete(client, body, report)
+    for body in objects:
+        if body["kind"] == "CustomResourceDefinition":
+            await _release_all(client, body)
+    for resource in (PODS, CONFIG_MAPS, SERVICES, NETWORK_POLICIES):
+        await _delete_everywhere(client, resource)
+    for body in reversed(objects):
+        await _delete(client, body, report)
+    for body in objects:
+        await _until(partial(_gone, client, body), f"{body['kind']} {body['metadata']['name']} does not go")
+
+
+async def _release_all(client: KubeClient, definition: Mapping[str, Any]) -> None:
+    """Take our finalizer off every object of a kind: there is no controller any more that would."""
+    spec = definition["spec"]
+    resource = _kind(spec["group"], spec["names"]["plural"], spec["names"]["kind"],
+                     namespaced=spec["scope"] == "Namespaced", version=spec["versions"][0]["name"])  # fmt: skip
+    try:
+        found = await client.list(resource)
+    except NotFoundError:
+        return
+    for item in found.items or ():
+        rest = [name for name in item.metadata.finalizers if not name.startswith(f"{DOMAIN}/")]
+        if len(rest) < len(item.metadata.finalizers):
+            patch = {"metadata": {"finalizers": rest or None}}
+            await client.patch(resource, item.metadata.name, patch, namespace=item.metadata.namespace)
+
+
+async def _delete_everywhere(client: KubeClient, resource: AnyResource) -> None:
+    """Delete what gangs left in the namespaces of tenants."""
+    found = [*((await client.list(resource, labels=JOB_ID)).items or ())]
+    if resource is NETWORK_POLICIES:
+        found += (await client.list(resource, labels=f"{DOMAIN}/part=network,!{JOB_ID}")).items or ()
+    for item in found:
+        try:
+            await client.delete(resource, item.metadata.name, namespace=item.metadata.namespace)
+        except NotFoundError:
+            continue
+
+
+async def _delete(client: KubeClient, body: Mapping[str, Any], report: Report) -> None:
+    metadata = body["metadata"]
+    try:
+        await client.delete(resource_of(body), metadata["name"], namespace=metadata.get("namespace"))
+    except (NotFoundError, ConflictError):
+        return
+    report(f"deleted {body['kind']} {metadata['name']}")
+
+
+async def _established(client: KubeClient, name: str) -> bool:
+    found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+    conditions = found.status.get("conditions") or ()
+    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
+
+
+async def _gone(client: KubeClient, body: Mapping[str, Any]) -> bool:
+    metadata = body["metadata"]
+    try:
+        await client.get(resource_of(body), metadata["name"], namespace=metadata.get("namespace"))
+    except NotFoundError:
+        return True
+    return False
+
+
+async def _until(condition: Callable[[], Awaitable[bool]], problem: str) -> None:
+    try:
+        async with asyncio.timeout(_WAIT_SECONDS):
+            while not await condition():  # noqa: ASYNC110  # the condition is the server's, who sends no event
+                await asyncio.sleep(_LOOK_SECONDS)
+    except TimeoutError as error:
+        raise WaitTimeoutError(f"{problem} after {_WAIT_SECONDS:g} s") from error

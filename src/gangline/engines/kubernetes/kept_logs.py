@@ -1,0 +1,202 @@
+"""The end of what a replica wrote, kept when its pod goes, and the numbers it reported along the way.
+
+A pod's log dies with the pod. So before the engine lets a pod go it keeps the end of its log, compressed, in a
+ConfigMap
+beside the job, where it is as private as the job itself, needs no storage of ours, and is deleted with the job.
+"""
+
+import base64
+import gzip
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from gangline.engines.interface import LogLine, Stream
+from gangline.engines.kubernetes import names
+from gangline.engines.kubernetes.names import Part, ReplicaKey
+from gangline.engines.kubernetes.news import main_container_name, main_state
+from gangline.engines.kubernetes.pod import Plain, owned_metadata
+from gangline.kube import CONFIG_MAPS, AlreadyExistsError, ConfigMap, KubeClient, KubeError, OwnerReference, Pod
+from gangline.model import GangId, JobId, Metric, ReplicaId, Timestamp
+
+_log = logging.getLogger(__name__)
+
+KEPT_BYTES = 256 * 1024
+"""How much of a replica's output is kept when its pod goes, before compression. All of it belongs into a log system."""
+_PACK_BYTES = 600 * 1024
+_READ_LINES = 20_000
+_KEY = re.compile(r"(?P<role>.+)-(?P<index>\d+)\.(?P<incarnation>\d+)")
+
+
+class _WireMetric(msgspec.Struct, forbid_unknown_fields=True):
+    at: float
+    name: str
+    value: float | None
+    step: int | None
+
+
+_metric_decoder = msgspec.json.Decoder(_WireMetric)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLog:
+    """The end of what one pod wrote, as it came: a time, a space and a line."""
+
+    key: ReplicaKey
+    text: bytes
+
+
+def parse(raw: bytes) -> tuple[Timestamp, str]:
+    """Split a line that the kubelet stamped."""
+    stamp, _, text = raw.decode(errors="replace").partition(" ")
+    # The kubelet writes nanoseconds, Python reads microseconds.
+    whole, _, rest = stamp.rstrip("Z").partition(".")
+    moment = datetime.fromisoformat(f"{whole}.{rest[:6]:0<6}+00:00")
+    return Timestamp(moment.timestamp()), text
+
+
+def metric_of(line: LogLine, job_id: JobId) -> Metric | None:
+    """Read a line that ``gangline.runtime`` wrote to report a number; None for all others."""
+    if not line.text.startswith('{"at":'):
+        return None
+    try:
+        wire = _metric_decoder.decode(line.text)
+    except msgspec.MsgspecError:
+        return None
+    value = float("nan") if wire.value is None else wire.value
+    return Metric(
+        job_id=job_id, replica=line.replica, name=wire.name, value=value, step=wire.step, at=Timestamp(wire.at)
+    )
+
+
+def to_lines(log: KeptLog) -> list[LogLine]:
+    """Read a kept log back."""
+    return [line_of(log.key, raw) for raw in log.text.splitlines()]
+
+
+def line_of(key: ReplicaKey, raw: bytes) -> LogLine:
+    """Read one stamped line. Kubernetes does not say which stream it came from; it counts as standard output."""
+    at, text = parse(raw)
+    return LogLine(replica=key.replica, attempt=key.gang_id.attempt, at=at, stream=Stream.STDOUT, text=text)
+
+
+async def so_far(client: KubeClient, pod: Pod) -> list[bytes]:
+    """Read what a pod has written until now; nothing if it never ran or its node does not answer."""
+    if main_state(pod).running is None and main_state(pod).terminated is None:
+        return []
+    return await _gather(pod, raw_lines(client, pod, follow=False, tail=_READ_LINES))
+
+
+async def to_the_end(client: KubeClient, pod: Pod, known: list[bytes]) -> list[bytes]:
+    """Go on reading a pod that is being stopped, from where ``so_far`` ended: its last words matter most."""
+    if main_state(pod).running is None:
+        return known
+    last = known[-1].partition(b" ")[0] if known else b""
+    rest = await _gather(pod, raw_lines(client, pod, follow=True, tail=_READ_LINES))
+    return known + [raw for raw in rest if raw.partition(b" ")[0] > last]
+
+
+async def _gather(pod: Pod, stream: AsyncGenerator[bytes, None]) -> list[bytes]:
+    """Collect the last part of a stream, whatever ends it."""
+    kept: deque[bytes] = deque()
+    size = 0
+    try:
+        async with aclosing(stream) as lines:
+            async for raw in lines:
+                kept.append(raw)
+                size += len(raw) + 1
+                while size > KEPT_BYTES and len(kept) > 1:
+                    size -= len(kept.popleft()) + 1
+    except KubeError as error:
+        _log.debug("the log of %s broke off: %s", pod.metadata.name, error)
+    return list(kept)
+
+
+async def raw_lines(
+    client: KubeClient, pod: Pod, *, follow: bool, tail: int | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Read what the training container of a pod wrote, each line with its time."""
+    stream = client.logs(
+        pod.metadata.name,
+        namespace=pod.metadata.namespace,
+        container=main_container_name(pod),
+        follow=follow,
+        timestamps=True,
+        tail_lines=tail,
+    )
+    async with aclosing(stream) as lines:
+        async for raw in lines:
+            if raw:
+                yield raw
+
+
+def pack(gang_id: GangId, logs: Sequence[KeptLog], *, name: str, namespace: str, controller: str,
+         owner: OwnerReference | None) -> list[Plain]:  # fmt: skip
+    """Write kept logs as ConfigMaps, as few as their size allows; at least one, which says that the attempt was."""
+    groups: list[dict[str, str]] = [{}]
+    room = _PACK_BYTES
+    for log in logs:
+        content = base64.b64encode(gzip.compress(log.text, mtime=0)).decode()
+        if len(content) > room and groups[-1]:
+            groups.append({})
+            room = _PACK_BYTES
+        groups[-1][f"{log.key.replica}.{log.key.incarnation}"] = content
+        room -= len(content)
+    labels = {**names.gang_labels(controller, gang_id), names.PART: Part.LOGS}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": owned_metadata(f"{name}-{gang_id.attempt}-logs{_suffix(group)}", namespace, labels, owner),
+            "binaryData": group,
+        }
+        for group in groups
+    ]
+
+
+def _suffix(group: Iterable[str]) -> str:
+    """Tell the packs of one attempt apart by what is in them, so that a repeated order writes the same names."""
+    return "".join(f"-{key.replace('.', '-r')}" for key in sorted(group)[:1])
+
+
+async def keep(client: KubeClient, packs: Iterable[Plain]) -> None:
+    """Write packs; what an earlier life of the controller has kept already stays."""
+    for body in packs:
+        try:
+            await client.create(CONFIG_MAPS, body)
+        except AlreadyExistsError:
+            continue
+
+
+def unpack(config_map: ConfigMap) -> list[KeptLog]:
+    """Read a pack back."""
+    labels = config_map.metadata.labels
+    gang_id = GangId(JobId(labels[names.JOB_ID]), int(labels[names.ATTEMPT]))
+    logs = []
+    for key, content in config_map.binary_data.items():
+        if (match := _KEY.fullmatch(key)) is None:
+            continue
+        replica = ReplicaId.parse(f"{match['role']}-{match['index']}")
+        text = gzip.decompress(base64.b64decode(content))
+        logs.append(KeptLog(key=ReplicaKey(gang_id, replica, int(match["incarnation"])), text=text))
+    return logs
+
+
+async def metrics_of(client: KubeClient, key: ReplicaKey, pod: Pod) -> AsyncGenerator[Metric, None]:
+    """Follow one pod's output for the numbers in it."""
+    async with aclosing(raw_lines(client, pod, follow=True)) as lines:
+        async for raw in lines:
+            if (metric := metric_of(line_of(key, raw), key.gang_id.job_id)) is not None:
+                yield metric
+
+
+def kept_metrics(logs: Iterable[KeptLog]) -> list[Metric]:
+    """Return the numbers in kept logs."""
+    found = (metric_of(line, log.key.gang_id.job_id) for log in logs for line in to_lines(log))
+    return [metric for metric in found if metric is not None]

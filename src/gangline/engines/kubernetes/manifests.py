@@ -1,0 +1,178 @@
+"""A gang as Kubernetes objects. Pure: building them sends nothing, so a dry run is printing.
+
+A gang of several replicas gets a headless service, so that each has a name before it has an address, and a network
+policy that lets nobody in but its own. A job that can never have a second replica needs neither: it shares one policy
+per namespace, which keeps a small job at a single write.
+"""
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gangline.dialects.frameworks import Address, hostfile, replica_environment
+from gangline.engines.kubernetes import names
+from gangline.engines.kubernetes.names import Part
+from gangline.engines.kubernetes.pod import ARCHIVE, DIRECTORIES, HOME, Plain, PodOrder, owned_metadata, replica_to_pod
+from gangline.kube import OwnerReference
+from gangline.model import Framework, Gang, GangReplica, JobSpec, NodeName, ReplicaId
+
+SOLO_POLICY = "gangline-solo"
+CODE_LIMIT_BYTES = 700 * 1024
+"""The largest code archive that fits into a ConfigMap beside its own overhead."""
+
+_METRICS_PATH = "/dev/stdout"
+"""Numbers travel with the output: the one stream that leaves a pod without a sidecar or a token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the objects of a gang depend on besides the gang."""
+
+    controller: str = "gangline"
+    owner: OwnerReference | None = None
+    gpu_resources: Mapping[NodeName, str] = field(default_factory=dict)
+    priority_classes: tuple[tuple[int, str], ...] = ()
+    """The priorities that have a PriorityClass here, lowest first."""
+
+
+def is_solo(spec: JobSpec) -> bool:
+    """Whether the job can never have a second replica."""
+    return sum(role.most for role in spec.roles) == 1
+
+
+def addresses(gang: Gang) -> dict[ReplicaId, Address]:
+    """Where each replica is reached: by name, which holds wherever the pod lands."""
+    suffix = "" if is_solo(gang.spec) else f".{_shared_name(gang)}.{gang.spec.tenant}.svc"
+    return {
+        replica.id: (names.host_name(replica.id) + suffix, gang.spec.role(replica.id.role).port)
+        for replica in gang.replicas
+    }
+
+
+def gang_to_pods(gang: Gang, replicas: Iterable[GangReplica], around: Surroundings) -> list[Plain]:
+    """Write the pods of some replicas of a gang, each already bound to its node."""
+    where = addresses(gang)
+    solo = is_solo(gang.spec)
+    return [
+        replica_to_pod(
+            PodOrder(
+                gang=gang,
+                replica=replica,
+                environment=_environment(gang, replica, where),
+                labels=_pod_labels(gang, replica, around, solo=solo),
+                subdomain=None if solo else _shared_name(gang),
+                gpu_resource=around.gpu_resources.get(replica.node, "nvidia.com/gpu"),
+                priority_class=_priority_class(gang.spec.priority, around),
+                owner=around.owner,
+            )
+        )
+        for replica in replicas
+    ]
+
+
+def gang_to_service(gang: Gang, around: Surroundings) -> Plain | None:
+    """Write the headless service that gives every replica its name; a lone replica needs none."""
+    if is_solo(gang.spec):
+        return None
+    ports = sorted({role.port for role in gang.spec.roles})
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(gang, around, _shared_name(gang), Part.NETWORK),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": names.job_labels(around.controller, gang.id.job_id),
+            "ports": [{"name": f"port-{port}", "port": port} for port in ports],
+        },
+    }
+
+
+def gang_to_network_policy(gang: Gang, around: Surroundings) -> Plain:
+    """Write the policy that lets only the job's own replicas connect to each other."""
+    if is_solo(gang.spec):
+        return _solo_policy(gang, around)
+    selector = {"matchLabels": names.job_labels(around.controller, gang.id.job_id)}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(gang, around, _shared_name(gang), Part.NETWORK),
+        "spec": {
+            "podSelector": selector,
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"podSelector": selector}]}],
+        },
+    }
+
+
+def _solo_policy(gang: Gang, around: Surroundings) -> Plain:
+    labels = {names.CONTROLLER: around.controller, names.PART: Part.NETWORK}
+    selector = {"matchLabels": {names.CONTROLLER: around.controller, names.SOLO: "true"}}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": owned_metadata(SOLO_POLICY, gang.spec.tenant, labels, None),
+        "spec": {"podSelector": selector, "policyTypes": ["Ingress"]},
+    }
+
+
+def gang_to_hosts(gang: Gang, around: Surroundings) -> Plain | None:
+    """Write the hostfile of an MPI job; the kubelet carries a later change into running pods."""
+    if gang.spec.framework is not Framework.MPI:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(gang, around, f"{_shared_name(gang)}-hosts", Part.HOSTS),
+        "data": {"hostfile": hostfile(gang.spec, addresses(gang))},
+    }
+
+
+def gang_to_code(gang: Gang, archive: bytes, around: Surroundings) -> Plain:
+    """Write the ConfigMap that carries the job's code archive."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(gang, around, f"{_shared_name(gang)}-code", Part.CODE),
+        "immutable": True,
+        "binaryData": {ARCHIVE: base64.b64encode(archive).decode()},
+    }
+
+
+def _shared_name(gang: Gang) -> str:
+    return names.job_name(gang.spec.name, gang.id.job_id)
+
+
+def _metadata(gang: Gang, around: Surroundings, name: str, part: str) -> Plain:
+    labels = {**names.job_labels(around.controller, gang.id.job_id), names.JOB: gang.spec.name, names.PART: part}
+    return owned_metadata(name, gang.spec.tenant, labels, around.owner)
+
+
+def _pod_labels(gang: Gang, replica: GangReplica, around: Surroundings, *, solo: bool) -> dict[str, str]:
+    labels = {
+        names.CONTROLLER: around.controller,
+        names.JOB: gang.spec.name,
+        **names.replica_labels(gang.id, replica),
+    }
+    return {**labels, names.SOLO: "true"} if solo else labels
+
+
+def _environment(gang: Gang, replica: GangReplica, where: Mapping[ReplicaId, Address]) -> dict[str, str]:
+    own = {
+        "JOB_NAME": gang.spec.name,
+        **{variable: f"{HOME}/{folder}" for variable, folder in DIRECTORIES.items()},
+        "GANGLINE_JOB_ID": gang.id.job_id,
+        "GANGLINE_ATTEMPT": str(gang.id.attempt),
+        "GANGLINE_INCARNATION": str(replica.incarnation),
+        "GANGLINE_GRACE_SECONDS": f"{gang.spec.policy.grace_seconds:g}",
+        "GANGLINE_METRICS": _METRICS_PATH,
+    }
+    return own | replica_environment(
+        gang.spec, replica.id, addresses=where, hostfile_path=f"{HOME}/hosts/hostfile", remote_shell=None
+    )
+
+
+def _priority_class(priority: int, around: Surroundings) -> str | None:
+    """The highest class that is not above the job's own priority."""
+    fitting = [name for value, name in around.priority_classes if value <= priority]
+    return fitting[-1] if fitting else None

@@ -1,0 +1,189 @@
+"""What a pod's state means to its gang. Pure: the same pod gives the same news, which is how news is repeated."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from gangline.engines.kubernetes.names import ReplicaKey
+from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER, MAIN_CONTAINER
+from gangline.engines.kubernetes.refusals import HOPELESS_WAITS, is_node_refusal
+from gangline.kube import Pod
+from gangline.kube.objects import ContainerState, ContainerStatus, ContainerTerminated
+from gangline.lifecycle.events import GangEvent, GangFailed, ReplicaExited, ReplicaLost, ReplicaStarted
+from gangline.model import Timestamp
+
+COMMAND_NOT_FOUND = 127
+COMMAND_NOT_RUNNABLE = 126
+_TAKEN_AWAY = frozenset(
+    {"Evicted", "NodeLost", "Shutdown", "NodeShutdown", "Terminated", "Preempting", "DeadlineExceeded"}
+)
+"""Why a kubelet ended a pod that did nothing wrong."""
+_START_FAILURES = frozenset({"StartError", "ContainerCannotRun"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What must be known besides the pod itself."""
+
+    now: Timestamp
+    ordered_away: bool = False
+    """Whether we asked for its deletion."""
+    gone: bool = False
+    """Whether the object is no longer there."""
+    node_lost: bool = False
+
+
+def pod_news(key: ReplicaKey, pod: Pod, around: Circumstances) -> Iterator[GangEvent]:
+    """Return all that this state says of the replica and its gang; callers leave out what they have told before."""
+    state = main_state(pod)
+    if state.running is not None:
+        yield _started(key, state.running.started_at, around)
+    elif state.terminated is not None and state.terminated.started_at is not None and not _never_ran(state.terminated):
+        yield _started(key, state.terminated.started_at, around)
+    if (loss := _loss(pod, state, around)) is not None:
+        yield _lost(key, loss, around)
+    elif state.terminated is not None:
+        yield _exited(key, pod, state.terminated, around)
+    elif (failure := _hopeless(pod)) is not None and not around.ordered_away:
+        reason, message = failure
+        yield GangFailed(
+            job_id=key.gang_id.job_id,
+            at=around.now,
+            attempt=key.gang_id.attempt,
+            reason=reason,
+            message=f"{key.replica}: {message}",
+        )
+
+
+def refused_by_node(pod: Pod) -> bool:
+    """Whether the kubelet turned the pod away because its place was taken meanwhile."""
+    return pod.status.phase == "Failed" and is_node_refusal(pod.status.reason)
+
+
+def main_container_name(pod: Pod) -> str:
+    """The container that trains."""
+    return pod.metadata.annotations.get(DEFAULT_CONTAINER, MAIN_CONTAINER)
+
+
+def main_state(pod: Pod) -> ContainerState:
+    """How the container that trains is."""
+    name = main_container_name(pod)
+    return next((status.state for status in pod.status.container_statuses if status.name == name), ContainerState())
+
+
+def _loss(pod: Pod, state: ContainerState, around: Circumstances) -> str | None:
+    """Why the replica is gone through no fault of its own; None if it is not."""
+    if pod.status.phase == "Failed" and is_node_refusal(pod.status.reason):
+        return f"{pod.spec.node_name} refused it: {pod.status.message or pod.status.reason}"
+    if pod.status.phase == "Failed" and pod.status.reason in _TAKEN_AWAY:
+        return f"{pod.status.reason} on {pod.spec.node_name}: {pod.status.message}"
+    if around.ordered_away:
+        return None
+    if pod.metadata.deletion_timestamp is not None:
+        return None if _ended_before_deletion(pod, state) else _deletion_reason(pod)
+    if state.terminated is not None:
+        return None
+    if around.gone:
+        return "its pod is gone"
+    if around.node_lost:
+        return f"node {pod.spec.node_name} does not answer"
+    return None
+
+
+def _ended_before_deletion(pod: Pod, state: ContainerState) -> bool:
+    """Whether the program had ended by itself when the deletion was asked for (the stamp is when it will be forced)."""
+    deletion, grace = pod.metadata.deletion_timestamp, pod.spec.termination_grace_period_seconds or 0
+    if state.terminated is None or state.terminated.finished_at is None or deletion is None:
+        return False
+    return (deletion - state.terminated.finished_at).total_seconds() > grace
+
+
+def _deletion_reason(pod: Pod) -> str:
+    disruption = next((item for item in pod.status.conditions if item.type == "DisruptionTarget"), None)
+    if disruption is not None:
+        return f"{disruption.reason}: {disruption.message}"
+    return "its pod was deleted by somebody else"
+
+
+def _hopeless(pod: Pod) -> tuple[str, str] | None:
+    """Why the pod will not start by itself, as reason and message."""
+    for status in pod.status.init_container_statuses:
+        ended = status.state.terminated
+        if ended is not None and ended.exit_code != 0:
+            return "InitContainerFailed", f"{status.name} exited with {ended.exit_code}: {ended.message.strip()}"
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        if (reason := _hopeless_wait(status)) is not None:
+            return reason
+    return None
+
+
+def _hopeless_wait(status: ContainerStatus) -> tuple[str, str] | None:
+    waiting = status.state.waiting
+    if waiting is None or waiting.reason not in HOPELESS_WAITS:
+        return None
+    return HOPELESS_WAITS[waiting.reason], f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
+
+
+def _never_ran(ended: ContainerTerminated) -> bool:
+    return ended.reason in _START_FAILURES
+
+
+def exit_of(pod: Pod, ended: ContainerTerminated) -> tuple[int, str]:
+    """The exit code as a shell would report it, and what is known beyond it."""
+    message = ended.message.strip()
+    if _never_ran(ended):
+        code = COMMAND_NOT_FOUND if _is_missing(message) else COMMAND_NOT_RUNNABLE
+        return code, f"the command cannot be run: {message}"
+    if ended.reason == "OOMKilled":
+        limit = _memory_limit(pod)
+        return ended.exit_code, "out of memory" + (f": it used more than its {limit}" if limit else "")
+    code = 128 + ended.signal if ended.signal and not ended.exit_code else ended.exit_code
+    return code, message
+
+
+def _is_missing(message: str) -> bool:
+    return "executable file not found" in message or "no such file or directory" in message
+
+
+def _memory_limit(pod: Pod) -> str:
+    name = main_container_name(pod)
+    limits = [container.resources.limits for container in pod.spec.containers if container.name == name]
+    return limits[0].get("memory", "") if limits else ""
+
+
+def _at(moment: datetime | None, now: Timestamp) -> Timestamp:
+    return Timestamp(moment.timestamp()) if moment is not None else now
+
+
+def _started(key: ReplicaKey, moment: datetime | None, around: Circumstances) -> ReplicaStarted:
+    return ReplicaStarted(
+        job_id=key.gang_id.job_id,
+        at=_at(moment, around.now),
+        attempt=key.gang_id.attempt,
+        replica=key.replica,
+        incarnation=key.incarnation,
+    )
+
+
+def _exited(key: ReplicaKey, pod: Pod, ended: ContainerTerminated, around: Circumstances) -> ReplicaExited:
+    code, message = exit_of(pod, ended)
+    return ReplicaExited(
+        job_id=key.gang_id.job_id,
+        at=_at(ended.finished_at, around.now),
+        attempt=key.gang_id.attempt,
+        replica=key.replica,
+        incarnation=key.incarnation,
+        exit_code=code,
+        message=message if code else "",
+    )
+
+
+def _lost(key: ReplicaKey, message: str, around: Circumstances) -> ReplicaLost:
+    return ReplicaLost(
+        job_id=key.gang_id.job_id,
+        at=around.now,
+        attempt=key.gang_id.attempt,
+        replica=key.replica,
+        incarnation=key.incarnation,
+        message=message,
+    )

@@ -1,0 +1,256 @@
+"""One replica as a pod: the role's own template, completed. Pure.
+
+The order of precedence, also in docs/kubernetes.md:
+
+1. What binds and identifies the pod is always ours: name, namespace, the ``gangline.dev`` labels, owner, node, host
+   name and subdomain, ``restartPolicy: Never``.
+2. Whatever else the role's ``pod_template`` says stays as it is written: volumes, sidecars, affinity, security
+   context, environment, command, resources.
+3. What the template leaves open is filled from the job (image, command, environment, resources, tolerations, grace
+   period) and from safe defaults (the *restricted* Pod Security level, no service-account token).
+
+Lists of named things (volumes, mounts, environment) are joined by name; the template's entry wins.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gangline.engines.kubernetes import names
+from gangline.kube import OwnerReference
+from gangline.model import Gang, GangReplica, Resources, RoleSpec
+
+Plain = dict[str, Any]
+"""An object as JSON; templates pass through it untouched, which no struct of ours could promise."""
+
+MAIN_CONTAINER = "main"
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""The annotation that says which container trains: kubectl follows it too."""
+HOME = "/gangline"
+ARCHIVE = "code.tar.gz"
+DIRECTORIES = {"DATA_DIR": "data", "RESULT_DIR": "results", "CHECKPOINT_DIR": "checkpoints", "HOME": "home"}
+"""The directories every replica has, by the variable that names each."""
+
+_RESTRICTED_POD: Plain = {
+    "runAsNonRoot": True,
+    "runAsUser": 1000,
+    "runAsGroup": 1000,
+    "fsGroup": 1000,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+_RESTRICTED_CONTAINER: Plain = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+_UNPACK = "tar -xzf {archive} -C {target} || python3 -m tarfile -e {archive} {target}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOrder:
+    """One pod to be made. ``owner`` is the job object, where the record of jobs is the cluster itself."""
+
+    gang: Gang
+    replica: GangReplica
+    environment: Mapping[str, str]
+    labels: Mapping[str, str]
+    subdomain: str | None
+    gpu_resource: str
+    priority_class: str | None
+    owner: OwnerReference | None
+
+    @property
+    def role(self) -> RoleSpec:
+        """The role this replica plays."""
+        return self.gang.spec.role(self.replica.id.role)
+
+    @property
+    def shared(self) -> str:
+        """The name of what all replicas of the job share."""
+        return names.job_name(self.gang.spec.name, self.gang.id.job_id)
+
+
+def replica_to_pod(order: PodOrder) -> Plain:
+    """Write the pod of one replica."""
+    template = json.loads(order.role.pod_template_json or "{}")
+    metadata = _metadata(order, template.get("metadata") or {})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _spec(order, template.get("spec") or {})}
+
+
+def owned_metadata(name: str, namespace: str, labels: Mapping[str, str], owner: OwnerReference | None) -> Plain:
+    """Write the metadata of something that belongs to a job."""
+    metadata: Plain = {"name": name, "namespace": namespace, "labels": dict(labels)}
+    if owner is not None:
+        metadata["ownerReferences"] = [
+            {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+        ]
+    return metadata
+
+
+def _metadata(order: PodOrder, given: Plain) -> Plain:
+    gang = order.gang
+    labels = {**(given.get("labels") or {}), **order.labels}
+    ours = owned_metadata(names.pod_name(gang.spec.name, gang.id, order.replica), gang.spec.tenant, labels, order.owner)
+    containers = _template_containers(order)
+    main = containers[main_container(containers, gang.spec.framework)].get("name", MAIN_CONTAINER)
+    return {**given, **ours, "annotations": {**(given.get("annotations") or {}), DEFAULT_CONTAINER: main}}
+
+
+def _template_containers(order: PodOrder) -> list[Plain]:
+    template = json.loads(order.role.pod_template_json or "{}")
+    return (template.get("spec") or {}).get("containers") or [{}]
+
+
+def _spec(order: PodOrder, given: Plain) -> Plain:
+    policy = order.gang.spec.policy
+    spec: Plain = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        # The program is then not process 1, to which the kernel delivers no signal it does not handle: an ordinary
+        # program would sit out the whole grace period.
+        "shareProcessNamespace": True,
+        "terminationGracePeriodSeconds": max(0, round(policy.grace_seconds)),
+        **given,
+        "nodeName": order.replica.node,
+        "hostname": names.host_name(order.replica.id),
+        "restartPolicy": "Never",
+        "securityContext": {**_RESTRICTED_POD, **(given.get("securityContext") or {})},
+        "volumes": _joined(_volumes(order), given.get("volumes")),
+        "containers": _containers(order, _template_containers(order)),
+    }
+    if order.subdomain is not None:
+        spec["subdomain"] = order.subdomain
+    if order.priority_class is not None:
+        spec.setdefault("priorityClassName", order.priority_class)
+    if tolerations := [*(given.get("tolerations") or ()), *_tolerations(order)]:
+        spec["tolerations"] = tolerations
+    inits = [*_init_containers(order, spec["containers"]), *(given.get("initContainers") or ())]
+    if inits:
+        spec["initContainers"] = [_restricted(container) for container in inits]
+    return spec
+
+
+def main_container(containers: Iterable[Mapping[str, Any]], framework: str) -> int:
+    """Find the container that trains: named ``main`` or as the framework, else the first."""
+    for position, container in enumerate(containers):
+        if container.get("name") in (MAIN_CONTAINER, framework):
+            return position
+    return 0
+
+
+def _containers(order: PodOrder, given: list[Plain]) -> list[Plain]:
+    main = main_container(given, order.gang.spec.framework)
+    return [
+        _restricted(_main(order, container) if position == main else container)
+        for position, container in enumerate(given)
+    ]
+
+
+def _main(order: PodOrder, given: Plain) -> Plain:
+    role, spec = order.role, order.gang.spec
+    container: Plain = {"name": MAIN_CONTAINER, "image": role.image or spec.image or "", **given}
+    if role.command and "command" not in given and "args" not in given:
+        container["command"] = [literal(word) for word in role.command]
+    environment = [{"name": name, "value": literal(value)} for name, value in order.environment.items()]
+    container["env"] = _joined(environment, given.get("env"))
+    container["resources"] = _resources(role.resources, order.gpu_resource, given.get("resources") or {})
+    container["volumeMounts"] = _joined(_mounts(order), given.get("volumeMounts"), key="mountPath")
+    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    if spec.code:
+        container.setdefault("workingDir", f"{HOME}/code")
+    return container
+
+
+def literal(text: str) -> str:
+    """Keep Kubernetes from reading ``$(NAME)`` as a reference: a job means the same on every engine."""
+    return text.replace("$(", "$$(")
+
+
+def _restricted(container: Plain) -> Plain:
+    return {**container, "securityContext": {**_RESTRICTED_CONTAINER, **(container.get("securityContext") or {})}}
+
+
+def _resources(wanted: Resources, gpu_resource: str, given: Plain) -> Plain:
+    """Ask for what the role needs. Memory and devices are limited to that; CPU time left idle may be used by all."""
+    requests: dict[str, object] = {}
+    limits: dict[str, object] = {}
+    if wanted.cpu_millis:
+        requests["cpu"] = f"{wanted.cpu_millis}m"
+    if wanted.memory_mib:
+        requests["memory"] = limits["memory"] = f"{wanted.memory_mib}Mi"
+    # A fraction of a GPU is the scheduler's notion; a device plugin hands out whole ones.
+    if gpus := -(-wanted.gpu_millis // 1000):
+        requests[gpu_resource] = limits[gpu_resource] = str(gpus)
+    for name, amount in wanted.extended.items():
+        if amount:
+            requests[name] = limits[name] = str(amount)
+    return {
+        **given,
+        "requests": {**requests, **(given.get("requests") or {})},
+        "limits": {**limits, **(given.get("limits") or {})},
+    }
+
+
+def _tolerations(order: PodOrder) -> list[Plain]:
+    return [
+        {
+            name: value
+            for name, value in (
+                ("key", toleration.key),
+                ("operator", "Exists" if not toleration.key else toleration.operator),
+                ("value", toleration.value),
+                ("effect", toleration.effect),
+            )
+            if value
+        }
+        for toleration in order.gang.spec.placement.tolerations
+    ]
+
+
+def _volumes(order: PodOrder) -> list[Plain]:
+    claim = order.gang.spec.labels.get(names.VOLUME)
+    volumes: list[Plain] = [{"name": "gangline-scratch", "emptyDir": {}}]
+    if claim:
+        volumes.append({"name": "gangline-volume", "persistentVolumeClaim": {"claimName": claim}})
+    if order.gang.spec.code:
+        volumes.append({"name": "gangline-archive", "configMap": {"name": f"{order.shared}-code"}})
+    if order.gang.spec.framework == "mpi":
+        volumes.append({"name": "gangline-hosts", "configMap": {"name": f"{order.shared}-hosts"}})
+    return volumes
+
+
+def _mounts(order: PodOrder) -> list[Plain]:
+    spec = order.gang.spec
+    kept = "gangline-volume" if spec.labels.get(names.VOLUME) else "gangline-scratch"
+    mounts: list[Plain] = []
+    for folder in DIRECTORIES.values():
+        if folder == "home" or kept == "gangline-scratch":
+            mounts.append({"name": "gangline-scratch", "mountPath": f"{HOME}/{folder}", "subPath": folder})
+        else:
+            mounts.append({"name": kept, "mountPath": f"{HOME}/{folder}", "subPath": f"{spec.name}/{folder}"})
+    if spec.code:
+        mounts.append({"name": "gangline-scratch", "mountPath": f"{HOME}/code", "subPath": "code"})
+    if spec.framework == "mpi":
+        mounts.append({"name": "gangline-hosts", "mountPath": f"{HOME}/hosts"})
+    return mounts
+
+
+def _init_containers(order: PodOrder, containers: list[Plain]) -> list[Plain]:
+    """Unpack the code with the image's own tar or Python, so that no other image is ever pulled."""
+    if not order.gang.spec.code:
+        return []
+    image = containers[main_container(containers, order.gang.spec.framework)]["image"]
+    unpack = _UNPACK.format(archive=f"{HOME}/archive/{ARCHIVE}", target=f"{HOME}/code")
+    return [
+        {
+            "name": "gangline-code",
+            "image": image,
+            "command": ["sh", "-c", unpack],
+            "volumeMounts": [
+                {"name": "gangline-archive", "mountPath": f"{HOME}/archive"},
+                {"name": "gangline-scratch", "mountPath": f"{HOME}/code", "subPath": "code"},
+            ],
+        }
+    ]
+
+
+def _joined(ours: list[Plain], given: list[Plain] | None, *, key: str = "name") -> list[Plain]:
+    taken = {entry.get(key) for entry in given or ()}
+    return [*(entry for entry in ours if entry[key] not in taken), *(given or ())]

@@ -1,0 +1,61 @@
+"""Why the API server or a kubelet refused a gang, as a reason a user can act on. Pure."""
+
+from dataclasses import dataclass
+
+from gangline.kube import ApiError, BadRequestError, ForbiddenError, InvalidError, NotFoundError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """One refusal. ``permanent``: the same request would be refused again."""
+
+    reason: str
+    message: str
+    permanent: bool
+
+
+def refusal_of(error: ApiError) -> Refusal | None:
+    """Say why an object was refused; None where the server only asks for patience and the order is given again."""
+    text = error.message
+    if isinstance(error, InvalidError | BadRequestError):
+        return Refusal(reason="InvalidObject", message=text, permanent=True)
+    if isinstance(error, NotFoundError):
+        return Refusal(reason="NamespaceNotFound", message=text, permanent=True)
+    if "admission webhook" in text and "denied the request" in text:
+        return Refusal(reason="AdmissionDenied", message=text, permanent=True)
+    if isinstance(error, ForbiddenError):
+        return _forbidden(text)
+    return None
+
+
+def _forbidden(text: str) -> Refusal:
+    if "exceeded quota" in text:
+        return Refusal(reason="QuotaExceeded", message=text, permanent=False)
+    if "violates PodSecurity" in text:
+        return Refusal(reason="PodSecurityViolation", message=text, permanent=True)
+    if "is being terminated" in text:
+        return Refusal(reason="NamespaceTerminating", message=text, permanent=True)
+    return Refusal(reason="Forbidden", message=text, permanent=True)
+
+
+HOPELESS_WAITS = {
+    "ImagePullBackOff": "ImageUnavailable",
+    "ErrImageNeverPull": "ImageUnavailable",
+    "InvalidImageName": "ImageUnavailable",
+    "ImageInspectError": "ImageUnavailable",
+    "CreateContainerConfigError": "ContainerConfigError",
+    "CreateContainerError": "ContainerCreateError",
+    "RunContainerError": "ContainerCreateError",
+}
+"""Why a container waits that will not start by itself soon, and what the job is told. ``ErrImagePull`` is not among
+them: it is the first failure, and one dropped connection should not end a job."""
+
+NODE_REFUSALS = frozenset(
+    {"NodeAffinity", "NodeName", "NodePorts", "UnexpectedAdmissionError", "Preempting", "TopologyAffinityError"}
+)
+"""With ``OutOf...``: what a kubelet says when the place it was promised is no longer there."""
+
+
+def is_node_refusal(reason: str) -> bool:
+    """Whether a kubelet turned the pod away because its place was taken meanwhile."""
+    return reason.startswith("OutOf") or reason in NODE_REFUSALS

@@ -1,0 +1,250 @@
+"""The cluster as it was last seen: one watch over all pods, one over all nodes, and sums kept up to date as they come.
+
+The driver asks it what exists; it asks nobody and decides nothing. Foreign use is kept as a sum per node, so that a
+change costs the same however many pods there are.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Generic
+
+from gangline.engines.kubernetes.capacity import is_lost, is_ready, node_to_model, occupies, pod_requests
+from gangline.engines.kubernetes.names import ReplicaKey, replica_of
+from gangline.kube import NODES, PODS, Applied, Change, Deleted, KubeClient, KubeError, Node, Pod, Resource
+from gangline.kube.objects import AnyObject
+from gangline.model import GangId, Resources
+from gangline.model import Node as ModelNode
+
+_log = logging.getLogger(__name__)
+_PAUSE_SECONDS = 1.0
+
+PodListener = Callable[[ReplicaKey, Pod, bool], None]
+"""Called with a pod of ours and whether it is gone."""
+
+
+@dataclass(slots=True)
+class _Foreign:
+    """What others use of one node."""
+
+    used: Resources = field(default_factory=Resources)
+    pods: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    node: str
+    requests: Resources
+
+
+class ClusterView:
+    """What is known of nodes and pods. ``changed_pod`` and ``changed_nodes`` are called as news comes in."""
+
+    def __init__(
+        self,
+        *,
+        controller: str,
+        changed_pod: PodListener,
+        changed_nodes: Callable[[], None],
+        lost_node: Callable[[str], None],
+    ) -> None:
+        self._controller = controller
+        self._changed_pod = changed_pod
+        self._changed_nodes = changed_nodes
+        self._lost_node = lost_node
+        self.nodes: dict[str, Node] = {}
+        self._gangs: dict[GangId, dict[ReplicaKey, Pod]] = {}
+        self._shares: dict[tuple[str, str], _Share] = {}
+        self._foreign: dict[str, _Foreign] = {}
+        self._models: dict[str, tuple[Node, Resources, int, ModelNode]] = {}
+
+    def pods_of(self, gang_id: GangId) -> Mapping[ReplicaKey, Pod]:
+        """Return the pods of one attempt that exist."""
+        return self._gangs.get(gang_id, {})
+
+    def gangs(self) -> Iterable[GangId]:
+        """Return every attempt that has pods."""
+        return tuple(self._gangs)
+
+    def is_node_lost(self, name: str) -> bool:
+        """Whether nobody has heard of a node for too long, or it was removed."""
+        return is_lost(self.nodes.get(name))
+
+    def describe_nodes(self, strangers: Iterable[GangId], refused: Mapping[str, Resources]) -> list[ModelNode]:
+        """Describe all nodes by name. ``strangers`` are gangs of ours that nobody ordered: they count as foreign.
+
+        ``refused`` is what kubelets turned away lately: it counts as taken, for somebody took it unseen.
+        """
+        extra: dict[str, _Foreign] = {}
+        for gang_id in strangers:
+            for pod in self.pods_of(gang_id).values():
+                if occupies(pod):
+                    _add(extra.setdefault(pod.spec.node_name, _Foreign()), pod_requests(pod))
+        for name, requests in refused.items():
+            _add(extra.setdefault(name, _Foreign()), requests)
+        return [self._describe(name, extra.get(name)) for name in sorted(self.nodes)]
+
+    def _describe(self, name: str, extra: _Foreign | None) -> ModelNode:
+        """Describe one node; the same object as before if nothing changed, which lets the scheduler skip work."""
+        node, foreign = self.nodes[name], self._foreign.get(name, _Foreign())
+        used, pods = foreign.used, foreign.pods
+        if extra is not None:
+            used, pods = used + extra.used, pods + extra.pods
+        known = self._models.get(name)
+        if known is not None and known[0] is node and known[1] == used and known[2] == pods:
+            return known[3]
+        model = node_to_model(node, foreign=used, foreign_pods=pods)
+        if known is not None and known[3] == model:
+            model = known[3]
+        self._models[name] = (node, used, pods, model)
+        return model
+
+    def apply_node(self, node: Node) -> None:
+        """Take in a node's present state."""
+        name = node.metadata.name
+        before = self.nodes.get(name)
+        self.nodes[name] = node
+        if before is None or _matters(before) != _matters(node):
+            self._changed_nodes()
+        if before is not None and is_lost(node) and not is_lost(before):
+            self._lost_node(name)
+
+    def drop_node(self, node: Node) -> None:
+        """Take in that a node was removed."""
+        name = node.metadata.name
+        self.nodes.pop(name, None)
+        self._models.pop(name, None)
+        self._changed_nodes()
+        self._lost_node(name)
+
+    def apply_pod(self, pod: Pod) -> None:
+        """Take in a pod's present state."""
+        key = replica_of(pod.metadata.labels, self._controller)
+        if key is None:
+            self._count(pod, _Share(pod.spec.node_name, pod_requests(pod)) if occupies(pod) else None)
+            return
+        self._gangs.setdefault(key.gang_id, {})[key] = pod
+        self._changed_pod(key, pod, False)
+
+    def drop_pod(self, pod: Pod) -> None:
+        """Take in that a pod is gone."""
+        key = replica_of(pod.metadata.labels, self._controller)
+        if key is None:
+            self._count(pod, None)
+            return
+        pods = self._gangs.get(key.gang_id, {})
+        pods.pop(key, None)
+        if not pods:
+            self._gangs.pop(key.gang_id, None)
+        self._changed_pod(key, pod, True)
+
+    def _count(self, pod: Pod, share: _Share | None) -> None:
+        name = (pod.metadata.namespace, pod.metadata.name)
+        before = self._shares.get(name)
+        if before == share:
+            return
+        if before is not None:
+            foreign = self._foreign[before.node]
+            foreign.used, foreign.pods = foreign.used - before.requests, foreign.pods - 1
+            del self._shares[name]
+        if share is not None:
+            _add(self._foreign.setdefault(share.node, _Foreign()), share.requests)
+            self._shares[name] = share
+        self._changed_nodes()
+
+
+def _add(foreign: _Foreign, requests: Resources) -> None:
+    foreign.used, foreign.pods = foreign.used + requests, foreign.pods + 1
+
+
+def _matters(node: Node) -> tuple[object, ...]:
+    """What of a node the scheduler can see; heartbeats change the rest several times a minute."""
+    return node.status.allocatable, node.metadata.labels, node.spec, is_ready(node), is_lost(node)
+
+
+class Watcher:
+    """Keeps a view up to date until it is closed."""
+
+    def __init__(self, client: KubeClient, view: ClusterView, *, namespace: str | None = None) -> None:
+        self._client = client
+        self._view = view
+        self._namespace = namespace
+        self._tasks: list[asyncio.Task[None]] = []
+        self._nodes_synced = asyncio.Event()
+        self._pods_synced = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to watch, unless that has happened."""
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(self._follow_nodes(), name="watch nodes"),
+                asyncio.create_task(self._follow_pods(), name="watch pods"),
+            ]
+
+    async def synced(self) -> None:
+        """Wait until everything that exists has been seen."""
+        self.start()
+        await self._nodes_synced.wait()
+        await self._pods_synced.wait()
+
+    async def close(self) -> None:
+        """Stop watching."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _follow_nodes(self) -> None:
+        await self._follow(NODES, None, _Sink(self._view.apply_node, self._view.drop_node, self._nodes_synced))
+
+    async def _follow_pods(self) -> None:
+        # Nodes first: whether a pod's node is lost is part of what the pod means.
+        await self._nodes_synced.wait()
+        await self._follow(PODS, self._namespace, _Sink(self._view.apply_pod, self._view.drop_pod, self._pods_synced))
+
+    async def _follow(self, resource: Resource[AnyObject], namespace: str | None, sink: "_Sink[AnyObject]") -> None:
+        """Hand every change on, for ever; a watch that fails is begun anew."""
+        while True:
+            sink.begin()
+            try:
+                async with aclosing(self._client.reflect(resource, namespace=namespace)) as changes:
+                    async for change in changes:
+                        sink.take(change)
+            except KubeError as error:
+                _log.warning("%s cannot be watched; trying again: %s", resource.plural, error)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+class _Sink(Generic[AnyObject]):
+    """Hands the changes of one collection to the view, and finds out what a watch that began anew has missed."""
+
+    def __init__(
+        self, apply: Callable[[AnyObject], None], drop: Callable[[AnyObject], None], synced: asyncio.Event
+    ) -> None:
+        self._apply = apply
+        self._drop = drop
+        self._synced = synced
+        self._known: dict[str, AnyObject] = {}
+        self._unseen: dict[str, AnyObject] = {}
+
+    def begin(self) -> None:
+        """A list is about to come: what it does not name is gone."""
+        self._unseen = dict(self._known)
+
+    def take(self, change: Change[AnyObject]) -> None:
+        """Hand one change on."""
+        match change:
+            case Applied(item):
+                self._known[item.metadata.uid] = item
+                self._unseen.pop(item.metadata.uid, None)
+                self._apply(item)
+            case Deleted(item):
+                self._known.pop(item.metadata.uid, None)
+                self._drop(item)
+            case _:
+                unseen, self._unseen = self._unseen, {}
+                for uid, item in unseen.items():
+                    self._known.pop(uid, None)
+                    self._drop(item)
+                self._synced.set()

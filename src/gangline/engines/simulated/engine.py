@@ -1,0 +1,237 @@
+"""Runs gangs in virtual time. Deterministic: the same orders at the same moments give the same news."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from gangline.engines.interface import (
+    Engine,
+    EngineEvent,
+    LogLine,
+    LogQuery,
+    NodesChanged,
+    NodeUsage,
+    ReplicaUsage,
+    Usage,
+)
+from gangline.engines.simulated.timeline import Timeline
+from gangline.engines.simulated.work import Work
+from gangline.lifecycle.events import GangStopped, OutputsStored, ReplicaExited, ReplicaLost, ReplicaStarted
+from gangline.model import Gang, GangId, GangReplica, JobId, Node, NodeName, ReplicaId, Resources
+
+
+@dataclass(slots=True)
+class _Running:
+    """One gang: since when it has worked in its present form, and the moment at which it will be done."""
+
+    gang: Gang
+    since: float
+    done: int | None = None
+
+
+class SimulatedEngine:
+    """An engine without machines.
+
+    ``start_seconds`` pass between the order to run replicas and their start (and again whenever a gang changes its
+    size: the rest of the gang waits for them); ``stop_seconds`` between the order to stop and the news that all is
+    free. Progress survives a stop, as with a checkpoint written on the way out.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        timeline: Timeline,
+        work: Work,
+        *,
+        start_seconds: float = 0.0,
+        stop_seconds: float = 0.0,
+    ) -> None:
+        self._nodes = tuple(nodes)
+        self._timeline = timeline
+        self._work = work
+        self._start_seconds = start_seconds
+        self._stop_seconds = stop_seconds
+        self._running: dict[GangId, _Running] = {}
+        self._news: deque[EngineEvent] = deque()
+        self._has_news = asyncio.Event()
+
+    # For the simulator ---------------------------------------------------------------------------------------
+
+    def take_news(self) -> list[EngineEvent]:
+        """Everything that has happened since the last call; a simulator reads it here instead of ``events``."""
+        news = list(self._news)
+        self._news.clear()
+        self._has_news.clear()
+        return news
+
+    def set_nodes(self, nodes: Sequence[Node]) -> None:
+        """Nodes came, went or changed; replicas on nodes that are gone or not ready are lost."""
+        self._nodes = tuple(nodes)
+        alive = {node.name for node in nodes if node.ready}
+        self._report(NodesChanged())
+        for running in list(self._running.values()):
+            for replica in running.gang.replicas:
+                if replica.node not in alive:
+                    self._lose(running, replica)
+
+    # The contract --------------------------------------------------------------------------------------------
+
+    async def nodes(self) -> Sequence[Node]:
+        """Describe the nodes; see Engine."""
+        return self._nodes
+
+    async def run(self, gang: Gang) -> None:
+        """Start, grow or shrink a gang; see Engine."""
+        known = self._running.get(gang.id)
+        before = {replica.id: replica for replica in known.gang.replicas} if known else {}
+        if known is not None:
+            self._pause(known)
+        fresh = [replica for replica in gang.replicas if _is_new(replica, before.get(replica.id))]
+        for replica in gang.replicas:
+            if replica.started and replica.id not in before:
+                self._report_lost(gang.id, replica)
+        running = self._running[gang.id] = _Running(gang, self._timeline.now())
+        if fresh:
+            running.done = self._later(self._start_seconds, lambda: self._begin(running, fresh))
+        else:
+            self._resume(running)
+
+    async def finish(self, gang: Gang) -> None:
+        """Store the outputs at once; see Engine."""
+        running = self._running.get(gang.id)
+        if running is not None:
+            self._pause(running)
+        self._report(OutputsStored(job_id=gang.id.job_id, at=self._timeline.now(), attempt=gang.id.attempt))
+
+    async def stop(self, gang_id: GangId, grace_seconds: float) -> None:
+        """Stop a gang after its stopping time, but not later than the grace period; see Engine."""
+        running = self._running.pop(gang_id, None)
+        if running is not None:
+            self._pause(running)
+        seconds = min(self._stop_seconds, grace_seconds) if running is not None else 0.0
+        self._later(seconds, lambda: self._report(_stopped(gang_id, self._timeline)))
+
+    async def events(self) -> AsyncIterator[EngineEvent]:
+        """Report what happens; see Engine."""
+        while True:
+            await self._has_news.wait()
+            for event in self.take_news():
+                yield event
+
+    async def logs(self, query: LogQuery) -> AsyncIterator[LogLine]:
+        """Simulated replicas write nothing; see Engine."""
+        del query
+        nothing: tuple[LogLine, ...] = ()
+        for line in nothing:
+            yield line
+
+    async def usage(self) -> Usage:
+        """Everything that runs uses exactly what it asked for; see Engine."""
+        replicas = tuple(
+            _usage_of(running.gang, replica) for running in self._running.values() for replica in running.gang.replicas
+        )
+        used: dict[NodeName, Resources] = {node.name: Resources() for node in self._nodes}
+        for running in self._running.values():
+            for replica in running.gang.replicas:
+                used[replica.node] = used[replica.node] + running.gang.spec.role(replica.id.role).resources
+        return Usage(nodes=tuple(NodeUsage(node=name, used=amount) for name, amount in used.items()), replicas=replicas)
+
+    async def forget(self, job_id: JobId) -> None:
+        """There is nothing to remove; see Engine."""
+
+    # Inside --------------------------------------------------------------------------------------------------
+
+    def _begin(self, running: _Running, fresh: Sequence[GangReplica]) -> None:
+        """The replicas that were ordered are there; the gang works from now on."""
+        now = self._timeline.now()
+        gang_id = running.gang.id
+        for replica in fresh:
+            self._report(
+                ReplicaStarted(
+                    job_id=gang_id.job_id,
+                    at=now,
+                    attempt=gang_id.attempt,
+                    replica=replica.id,
+                    incarnation=replica.incarnation,
+                )
+            )
+        running.since = now
+        self._resume(running)
+
+    def _resume(self, running: _Running) -> None:
+        running.since = self._timeline.now()
+        running.done = self._later(self._work.seconds_left(running.gang), lambda: self._end(running))
+
+    def _pause(self, running: _Running) -> None:
+        """Count what was done so far and forget when the rest would have been."""
+        if running.done is not None:
+            self._timeline.cancel(running.done)
+            running.done = None
+            self._work.advance(running.gang, self._timeline.now() - running.since)
+
+    def _end(self, running: _Running) -> None:
+        running.done = None
+        now = self._timeline.now()
+        self._work.advance(running.gang, now - running.since)
+        gang_id = running.gang.id
+        for replica in running.gang.replicas:
+            self._report(
+                ReplicaExited(
+                    job_id=gang_id.job_id,
+                    at=now,
+                    attempt=gang_id.attempt,
+                    replica=replica.id,
+                    incarnation=replica.incarnation,
+                    exit_code=0,
+                )
+            )
+
+    def _lose(self, running: _Running, replica: GangReplica) -> None:
+        self._pause(running)
+        kept = tuple(other for other in running.gang.replicas if other.id != replica.id)
+        running.gang = replace(running.gang, replicas=kept)
+        self._report_lost(running.gang.id, replica)
+
+    def _report_lost(self, gang_id: GangId, replica: GangReplica) -> None:
+        self._report(
+            ReplicaLost(
+                job_id=gang_id.job_id,
+                at=self._timeline.now(),
+                attempt=gang_id.attempt,
+                replica=replica.id,
+                incarnation=replica.incarnation,
+                message="its node is gone",
+            )
+        )
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> int:
+        return self._timeline.after(seconds, act)
+
+    def _report(self, event: EngineEvent) -> None:
+        self._news.append(event)
+        self._has_news.set()
+
+
+def _is_new(replica: GangReplica, known: GangReplica | None) -> bool:
+    if known is None:
+        return not replica.started
+    return replica.incarnation > known.incarnation
+
+
+def _stopped(gang_id: GangId, timeline: Timeline) -> GangStopped:
+    return GangStopped(job_id=gang_id.job_id, at=timeline.now(), attempt=gang_id.attempt)
+
+
+def _usage_of(gang: Gang, replica: GangReplica) -> ReplicaUsage:
+    asked = gang.spec.role(replica.id.role).resources
+    return ReplicaUsage(
+        job_id=gang.id.job_id,
+        replica=ReplicaId(replica.id.role, replica.id.index),
+        node=replica.node,
+        cpu_millis=asked.cpu_millis,
+        memory_mib=asked.memory_mib,
+    )
+
+
+_conforms: type[Engine] = SimulatedEngine

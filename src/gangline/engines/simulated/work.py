@@ -1,0 +1,53 @@
+"""How long gangs take: the workload model of the simulated engine."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from gangline.model import Gang, JobId
+
+
+class Work(Protocol):
+    """What there is to do in every job. Keeps the progress of each across attempts, as a checkpoint would."""
+
+    def seconds_left(self, gang: Gang) -> float:
+        """How long this gang, as it is placed now, still needs."""
+        ...
+
+    def advance(self, gang: Gang, seconds: float) -> None:
+        """The gang, as it was placed, has worked this long."""
+        ...
+
+
+class FixedWork:
+    """Every job needs a given time with all of its replicas, and proportionally longer with fewer.
+
+    Jobs that nobody described take as long as they declare, else ``otherwise`` seconds.
+    """
+
+    def __init__(self, seconds: Mapping[JobId, float], otherwise: float = 3600.0) -> None:
+        self._seconds = seconds
+        self._otherwise = otherwise
+        self._done: dict[JobId, float] = {}
+
+    def seconds_left(self, gang: Gang) -> float:
+        """What is left, at the speed of this gang."""
+        job_id = gang.id.job_id
+        left = max(self._total(gang) - self._done.get(job_id, 0.0), 0.0)
+        return left / _speed(gang)
+
+    def advance(self, gang: Gang, seconds: float) -> None:
+        """Add progress."""
+        job_id = gang.id.job_id
+        self._done[job_id] = self._done.get(job_id, 0.0) + seconds * _speed(gang)
+
+    def _total(self, gang: Gang) -> float:
+        known = self._seconds.get(gang.id.job_id)
+        if known is None:
+            known = gang.spec.policy.expected_seconds
+        return self._otherwise if known is None else known
+
+
+def _speed(gang: Gang) -> float:
+    """The part of its full size that a gang has; one that grew past it is as much faster."""
+    full = sum(role.replicas for role in gang.spec.roles)
+    return max(len(gang.replicas), 1) / full
