@@ -30,7 +30,7 @@ def jobs_from_options(words: tuple[str, ...], given: Given, settings: Settings) 
     arguments = {"tenant": settings.tenant, **{name: value for name, value in given.items() if name in known}}
     arguments["labels"] = pairs(_tuple(given.get("labels")), "--label")
     arguments["env"] = pairs(_tuple(given.get("env")), "--env")
-    if "code" not in given and "no_code" not in given and (file := _file_in(words)):
+    if "code" not in given and "no_code" not in given and (file := file_in(words)):
         terminal.say(f"shipping the present directory, because '{file}' is in it (--no-code ships nothing)")
         arguments["code"] = "."
     form = ShortForm(command=words, suffix=os.urandom(2).hex(), **arguments)  # type: ignore[arg-type]  # click checked
@@ -57,7 +57,7 @@ def in_active_environment(job: JobSpec, environment: Mapping[str, str]) -> JobSp
     return replace(job, env={"PATH": path, **active, **job.env})
 
 
-def _file_in(words: tuple[str, ...]) -> str | None:
+def file_in(words: tuple[str, ...]) -> str | None:
     """The first word of a command that is a file below the present directory: what ``python train.py`` means."""
     relative = (word for word in words if not word.startswith(("/", "-", "~", "..")))
     return next((word for word in relative if Path(word).is_file()), None)

@@ -48,7 +48,8 @@ def replicas_text(job: Job) -> str:
     """Write how many replicas are alive (or done) of how many there should be."""
     scale = dict(job.scale)
     wanted = len(job.replicas) or sum(scale.get(role.name, role.replicas) for role in job.spec.roles)
-    return f"{sum(1 for status in job.replicas if status.state in _ALIVE)}/{wanted}"
+    counts = job.holding or job.finished
+    return f"{sum(1 for status in job.replicas if counts and status.state in _ALIVE)}/{wanted}"
 
 
 def ran_text(job: Job, now: Timestamp) -> str:

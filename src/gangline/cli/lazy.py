@@ -13,8 +13,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "list": "List jobs, newest first.",
         "get": "Show a job and the numbers it reported.",
         "logs": "Show the output of a job's replicas.",
+        "logviewer": "Show where each replica's output can be seen.",
+        "attach": "Run a command where a replica runs.",
         "wait": "Wait until a job has reached a phase.",
         "delete": "Delete jobs and everything they left.",
+        "sweep": "Try one job with many values.",
     },
     "Steering": {
         "halt": "Stop jobs so that they keep their checkpoint.",
@@ -30,6 +33,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "explain": "Say why a job waits and what would help.",
         "top": "Show what nodes and jobs use now.",
         "queues": "List the queues.",
+        "chaos": "Kill replicas of a job to see it survive.",
     },
     "Gangline itself": {
         "server": "Start, stop and look at the local service.",

@@ -20,11 +20,13 @@ class Output(StrEnum):
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
+    ARENA = "arena"
+    """The columns of Arena."""
 
 
 def output_option(*choices: Output) -> Callable[[F], F]:
-    """Add ``-o``; without choices, all of them."""
-    allowed = choices or tuple(Output)
+    """Add ``-o``; without choices, all of them but Arena's columns."""
+    allowed = choices or tuple(choice for choice in Output if choice is not Output.ARENA)
     return click.option(
         "-o",
         "--output",

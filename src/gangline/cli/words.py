@@ -58,7 +58,9 @@ def memory(mib: int) -> str:
 
 def amount(resources: Resources) -> str:
     """Write what a replica needs or a node has."""
-    parts = [f"{cpu(resources.cpu_millis)} CPU", memory(resources.memory_mib)]
+    parts = [f"{cpu(resources.cpu_millis)} CPU"]
+    if resources.memory_mib:
+        parts.append(memory(resources.memory_mib))
     if resources.gpu_millis:
         parts.append(f"{resources.gpus:g} GPU")
     parts += [f"{count} {name}" for name, count in resources.extended.items()]

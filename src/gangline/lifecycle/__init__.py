@@ -15,12 +15,13 @@ from gangline.lifecycle.instructions import (
     standing,
 )
 from gangline.lifecycle.invariants import check_invariants
-from gangline.lifecycle.outcome import Outcome
+from gangline.lifecycle.outcome import NOTHING_TO_DO, Outcome
 from gangline.lifecycle.submission import new_job
 from gangline.lifecycle.timers import Timer, timers
 from gangline.lifecycle.transitions import TRANSITIONS, advance
 
 __all__ = [
+    "NOTHING_TO_DO",
     "TRANSITIONS",
     "Event",
     "FinishGang",

@@ -19,6 +19,9 @@ class Outcome:
 _SMOOTH = (Phase.STARTING, Phase.DOWNLOADING, Phase.PROCESSING, Phase.STORING, Phase.COMPLETED)
 """The phases of a smooth run. Moving along it visits every one, those without work in zero time."""
 
+NOTHING_TO_DO = "NothingToDo"
+"""The reason of a phase that was passed through in zero time."""
+
 
 def ignore(job: Job, event: Event) -> Outcome:
     """Late news: nothing changes."""
@@ -38,7 +41,7 @@ def enter(job: Job, phase: Phase, event: Event, *, reason: str, message: str = "
         PhaseEntry(
             phase=step,
             at=at,
-            reason=reason if step is phase else "NothingToDo",
+            reason=reason if step is phase else NOTHING_TO_DO,
             message=message if step is phase else "",
         )
         for step in steps

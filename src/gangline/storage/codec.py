@@ -1,4 +1,4 @@
-"""Values as JSON text and back: the one format in which stores keep jobs, journal records and queues.
+"""Values as JSON text and back: the one format in which stores keep jobs, journal records, queues and sweeps.
 
 Reading is forgiving, so that a record of an older Gangline stays readable: a missing field takes its default and an
 unknown one is ignored. A field that is ever renamed or that changes its meaning needs a migration.
@@ -10,6 +10,7 @@ import msgspec
 
 from gangline.errors import GanglineError, StorageError
 from gangline.model import Job, Queue
+from gangline.model.sweep import Sweep
 from gangline.storage.interface import Record
 
 Value = TypeVar("Value")
@@ -38,3 +39,4 @@ class Codec(Generic[Value]):
 JOBS = Codec(Job)
 RECORDS = Codec(Record)
 QUEUES = Codec(Queue)
+SWEEPS = Codec(Sweep)

@@ -1,4 +1,4 @@
-"""The contract of a store: jobs with guarded writes, an append-only journal of events, and metrics.
+"""The contract of a store: jobs and sweeps with guarded writes, an append-only journal of events, and metrics.
 
 ``gangline.testing.store_suite`` is the proof that a store keeps this contract. A store validates nothing and
 decides nothing. All methods may be called concurrently from one event loop.
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gangline.model import Job, JobId, Metric, Phase, Queue, QueueName, ReplicaId, Tenant, Timestamp
+from gangline.model.sweep import Sweep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class Record:
 
 
 class Store(Protocol):
-    """Keeps jobs, journal, metrics and queues."""
+    """Keeps jobs, journal, metrics, queues and sweeps."""
 
     async def create(self, job: Job, records: Sequence[Record] = ()) -> Job:
         """Keep a new job and return it with its version.
@@ -127,6 +128,28 @@ class Store(Protocol):
 
     async def save_queue(self, queue: Queue) -> None:
         """Keep a queue, replacing the one of that name."""
+        ...
+
+    async def create_sweep(self, sweep: Sweep) -> Sweep:
+        """Keep a new sweep and return it with its version.
+
+        Raises ConflictError if the id is known or if the tenant has a sweep of that name.
+        """
+        ...
+
+    async def save_sweep(self, sweep: Sweep) -> Sweep:
+        """Replace a sweep and return it with its new version; its trials are jobs of their own.
+
+        Raises StaleVersionError if ``sweep.version`` is not the kept one, NotFoundError if the sweep is gone.
+        """
+        ...
+
+    async def sweeps(self, tenant: Tenant | None = None) -> Sequence[Sweep]:
+        """Return all sweeps, or those of one tenant, newest first (creation time, then id)."""
+        ...
+
+    async def remove_sweep(self, tenant: Tenant, name: str) -> None:
+        """Remove a sweep and none of its trials; a sweep that is gone already is no error."""
         ...
 
     async def close(self) -> None:

@@ -1,5 +1,8 @@
 """What a change of a job leaves in its journal: a pure function of the job before and after."""
 
+from collections.abc import Iterator
+
+from gangline.lifecycle import NOTHING_TO_DO
 from gangline.model import Job, ReplicaState, ReplicaStatus, Timestamp
 from gangline.storage.interface import Record
 
@@ -13,7 +16,7 @@ _REASONS = {
 
 
 def records_between(before: Job | None, after: Job, at: Timestamp) -> tuple[Record, ...]:
-    """Return one record per phase entered and per replica whose state changed, in the order they happened."""
+    """Return one record per phase with work, per replica whose state changed and per change of size, in order."""
     known = {} if before is None else {(status.id, status.incarnation): status for status in before.replicas}
     if before is not None and before.attempt != after.attempt:
         known = {}
@@ -26,11 +29,23 @@ def records_between(before: Job | None, after: Job, at: Timestamp) -> tuple[Reco
     records += [
         Record(job_id=after.id, at=entry.at, reason=entry.reason, message=entry.message, phase=entry.phase)
         for entry in after.history[seen:]
+        if entry.reason != NOTHING_TO_DO
     ]
+    if before is not None and before.attempt == after.attempt:
+        records += _size_records(before, after, at)
     if before is not None and before.scale != after.scale:
         wanted = ", ".join(f"{role}={count}" for role, count in after.scale)
         records.append(Record(job_id=after.id, at=at, reason="ScaleRequested", message=wanted, phase=after.phase))
     return tuple(sorted(records, key=lambda record: record.at))
+
+
+def _size_records(before: Job, after: Job, at: Timestamp) -> Iterator[Record]:
+    """A running gang grew or shrank."""
+    old, new = ({status.id for status in job.replicas} for job in (before, after))
+    for reason, changed in (("GangGrown", new - old), ("GangShrunk", old - new)):
+        if changed:
+            message = ", ".join(str(replica) for replica in sorted(changed))
+            yield Record(job_id=after.id, at=at, reason=reason, message=message, phase=after.phase)
 
 
 def _same(known: ReplicaStatus | None, status: ReplicaStatus) -> bool:

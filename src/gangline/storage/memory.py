@@ -8,6 +8,7 @@ from itertools import islice
 from gangline.errors import ConflictError, NotFoundError, StaleVersionError
 from gangline.model import Job, JobId, Metric, Queue, QueueName, Tenant, Timestamp
 from gangline.model.queue import ROOT_QUEUE
+from gangline.model.sweep import Sweep
 from gangline.storage.interface import JobPage, JobQuery, Record, Store
 from gangline.storage.listing import (
     HINT_CANDIDATES,
@@ -35,6 +36,7 @@ class MemoryStore:
         self._metrics: dict[JobId, dict[MetricKey, Metric]] = {}
         self._latest: dict[JobId, dict[SeriesKey, Metric]] = {}
         self._queues: dict[QueueName, Queue] = {ROOT_QUEUE.name: ROOT_QUEUE}
+        self._sweeps: dict[tuple[Tenant, str], Sweep] = {}
 
     async def create(self, job: Job, records: Sequence[Record] = ()) -> Job:
         """Keep a new job; see Store."""
@@ -157,6 +159,34 @@ class MemoryStore:
     async def save_queue(self, queue: Queue) -> None:
         """Keep a queue; see Store."""
         self._queues[queue.name] = queue
+
+    async def create_sweep(self, sweep: Sweep) -> Sweep:
+        """Keep a new sweep; see Store."""
+        if any(kept.id == sweep.id for kept in self._sweeps.values()):
+            raise ConflictError(f"there is a sweep with the id '{sweep.id}' already")
+        if (sweep.tenant, sweep.name) in self._sweeps:
+            raise ConflictError(f"tenant '{sweep.tenant}' has a sweep named '{sweep.name}' already")
+        self._sweeps[sweep.tenant, sweep.name] = created = replace(sweep, version=1)
+        return created
+
+    async def save_sweep(self, sweep: Sweep) -> Sweep:
+        """Replace a sweep; see Store."""
+        kept = self._sweeps.get((sweep.tenant, sweep.name))
+        if kept is None or kept.id != sweep.id:
+            raise NotFoundError("sweep", sweep.name)
+        if kept.version != sweep.version:
+            raise StaleVersionError("sweep", sweep.name, expected=sweep.version, found=kept.version)
+        self._sweeps[sweep.tenant, sweep.name] = saved = replace(sweep, version=sweep.version + 1)
+        return saved
+
+    async def sweeps(self, tenant: Tenant | None = None) -> Sequence[Sweep]:
+        """Return sweeps; see Store."""
+        found = (sweep for sweep in self._sweeps.values() if tenant in (None, sweep.tenant))
+        return tuple(sorted(found, key=lambda sweep: (sweep.created_at, sweep.id), reverse=True))
+
+    async def remove_sweep(self, tenant: Tenant, name: str) -> None:
+        """Remove a sweep; see Store."""
+        self._sweeps.pop((tenant, name), None)
 
     async def close(self) -> None:
         """Nothing is held; see Store."""

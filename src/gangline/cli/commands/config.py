@@ -68,6 +68,24 @@ def path() -> None:
     click.echo(str(Settings.load().config_file))
 
 
+@command.command("kubeconfig")
+@click.option("--output", metavar="FILE", help="Add it to this file instead of printing it.")
+@click.pass_context
+def kubeconfig_(ctx: click.Context, output: str | None) -> None:
+    """Write a kubeconfig for the local service, for kubectl and the Kubeflow Training SDK."""
+    # YAML, and a service that may have to be started: needed by no other subcommand.
+    from gangline.cli.connection import connect
+    from gangline.cli.kubeconfig import kubeconfig, write_kubeconfig
+
+    client = connect(ctx)
+    config = kubeconfig(Settings.load().kubernetes_file, namespace=client.tenant)
+    if output is None:
+        click.echo(yaml_text(config))
+    else:
+        write_kubeconfig(config, Path(output).expanduser())
+        terminal.say(f"wrote {output}; its current context is 'gangline'")
+
+
 def _shown(value: object) -> object:
     return str(value) if isinstance(value, Path) else plain(value)
 

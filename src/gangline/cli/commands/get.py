@@ -2,16 +2,23 @@
 
 import click
 
+from gangline.cli import terminal
+from gangline.cli.arena_tables import print_gpus, print_instances, print_table
+from gangline.cli.commands.describe import event_rows
 from gangline.cli.connection import connect
 from gangline.cli.jobs import print_jobs
 from gangline.cli.metric_table import print_metrics
 from gangline.cli.options import jobs_argument, output_option, tenant_option
 from gangline.cli.watching import print_changes
+from gangline.model import Job
+from gangline.sdk import Client
 
 
 @click.command("get")
 @jobs_argument
 @output_option()
+@click.option("-e", "--events", is_flag=True, help="Show the replicas and the events, as Arena does.")
+@click.option("-g", "--gpus", is_flag=True, help="Show the replicas and their GPUs, as Arena does.")
 @click.option("-w", "--watch", is_flag=True, help="Go on and print every change (one job).")
 @tenant_option
 @click.pass_context
@@ -21,6 +28,8 @@ def command(
     *,
     jobs: tuple[str, ...],
     output: str,
+    events: bool,
+    gpus: bool,
     watch: bool,
     tenant: str | None,
 ) -> None:
@@ -32,9 +41,23 @@ def command(
         print_changes(client.watch(jobs[0]), output)
         return
     found = [client.get(job) for job in jobs]
+    if events or gpus:
+        for job in found:
+            _print_as_arena(client, job, events=events, gpus=gpus)
+        return
     print_jobs(found, output)
     if output in ("table", "wide"):
         for job in found:
             if metrics := client.latest_metrics(job.id):
                 click.echo()
                 print_metrics(metrics)
+
+
+def _print_as_arena(client: Client, job: Job, *, events: bool, gpus: bool) -> None:
+    print_instances(job)
+    if events:
+        click.echo("\nEvents:")
+        rows = event_rows(client.events(job.id), terminal.now())
+        print_table(("AGE", "REASON", "INSTANCE", "MESSAGE"), rows)
+    if gpus:
+        print_gpus(job)

@@ -3,9 +3,10 @@
 import click
 
 from gangline.cli import terminal
+from gangline.cli.arena_tables import print_list
 from gangline.cli.connection import connect
 from gangline.cli.jobs import print_jobs
-from gangline.cli.options import filter_options, output_option, read_phases, tenant_option
+from gangline.cli.options import Output, filter_options, output_option, read_phases, tenant_option
 from gangline.cli.watching import print_changes
 from gangline.dialects.native import pairs
 
@@ -13,7 +14,7 @@ from gangline.dialects.native import pairs
 @click.command("list")
 @click.argument("text", required=False)
 @filter_options
-@output_option()
+@output_option(*Output)
 @click.option("-w", "--watch", is_flag=True, help="Go on and print every change.")
 @tenant_option
 @click.pass_context
@@ -33,12 +34,17 @@ def command(
     """List jobs, newest first; TEXT is part of their names."""
     wanted, labelled = read_phases(phases), pairs(labels, "--label")
     client = connect(ctx, tenant=tenant)
+    if watch and output == Output.ARENA:
+        raise click.UsageError("-o arena does not go with --watch", ctx)
     if watch:
         changes = client.watch_all(text=text, phases=wanted, queue=queue, labels=labelled, limit=limit)
         print_changes(changes, output)
         return
     jobs = client.list(text=text, phases=wanted, queue=queue, labels=labelled, limit=limit)
-    if not jobs and output in ("table", "wide"):
+    if not jobs and output in ("table", "wide", "arena"):
         terminal.say("no jobs")
         return
-    print_jobs(jobs, output)
+    if output == Output.ARENA:
+        print_list(jobs)
+    else:
+        print_jobs(jobs, output)

@@ -1,13 +1,17 @@
 """``gangline metrics``."""
 
+from collections.abc import Sequence
+
 import click
 
 from gangline.cli import terminal, words
 from gangline.cli.connection import connect
+from gangline.cli.curves import curve_of
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.metric_table import print_metrics
 from gangline.cli.options import Output, job_argument, output_option, tenant_option
-from gangline.model import Timestamp
+from gangline.cli.terminal_plot import draw
+from gangline.model import Metric, Timestamp
 
 
 @click.command("metrics")
@@ -15,6 +19,7 @@ from gangline.model import Timestamp
 @click.option("--name", metavar="METRIC", help="Only this metric.")
 @click.option("--since", metavar="DURATION", help="Only values of the last 10m, 2h, ...")
 @click.option("--latest", is_flag=True, help="Only the newest value of each.")
+@click.option("--plot", "plotted", is_flag=True, help="Draw each metric as curves, one per replica.")
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 @tenant_option
 @click.pass_context
@@ -26,6 +31,7 @@ def command(
     name: str | None,
     since: str | None,
     latest: bool,
+    plotted: bool,
     output: str,
     tenant: str | None,
 ) -> None:
@@ -36,9 +42,22 @@ def command(
         found = tuple(metric for metric in client.latest_metrics(job) if name in (None, metric.name))
     else:
         found = client.metrics(job, name=name, since=start)
-    if output == Output.JSON:
+    if plotted:
+        _draw(found)
+    elif output == Output.JSON:
         click.echo(json_text(found))
     elif output == Output.YAML:
         click.echo(yaml_text(found))
     else:
         print_metrics(found)
+
+
+def _draw(metrics: Sequence[Metric]) -> None:
+    for name in sorted({metric.name for metric in metrics}):
+        replicas = sorted({metric.replica for metric in metrics if metric.name == name})
+        curves = [
+            curve_of(str(replica), [metric for metric in metrics if (metric.name, metric.replica) == (name, replica)])
+            for replica in replicas
+        ]
+        for line in draw(name, curves, width=terminal.width(), coloured=terminal.colours()):
+            click.echo(line)

@@ -9,7 +9,9 @@ from gangline.model import Timestamp
 
 
 @click.command("prune")
-@click.option("--older-than", metavar="DURATION", required=True, help="Jobs that finished longer ago: 7d, 12h, 0s.")
+@click.option(
+    "--older-than", "--since", metavar="DURATION", required=True, help="Jobs that finished longer ago: 7d, 12h, 0s."
+)
 @tenant_option
 @click.pass_context
 def command(ctx: click.Context, older_than: str, tenant: str | None) -> None:

@@ -2,19 +2,21 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import click
 
 from gangline.cli import terminal
+from gangline.cli.arena_routing import arena_verb
 from gangline.cli.connection import connect
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.following import finish, follow
 from gangline.cli.job_sources import in_active_environment, jobs_from_file, jobs_from_options
 from gangline.cli.jobs import print_jobs
 from gangline.cli.options import Output, output_option
+from gangline.dialects import Translation
 from gangline.dialects.native import job_to_plain
 from gangline.model import JobSpec
 from gangline.sdk.values import CODE_PREFIX
@@ -58,16 +60,57 @@ def _short_form(function: F) -> F:
     return function
 
 
-@click.command("submit", context_settings={"allow_interspersed_args": False})
+_SENDING: tuple[Callable[[F], F], ...] = (
+    click.option("--tenant", metavar="NAME", help="Submit for this tenant."),
+    click.option("--follow", "following", is_flag=True, help="Show the job until its end; exit with its exit code."),
+    click.option("--wait", "waiting", is_flag=True, help="Wait for the end; exit with the job's exit code."),
+    click.option("--halted", is_flag=True, help="Do not queue it before 'gangline resume'."),
+    click.option("--dry-run", is_flag=True, help="Print exactly what would be sent, and send nothing."),
+    output_option(Output.NAME, Output.JSON, Output.YAML),
+)
+
+
+def sending_options(function: F) -> F:
+    """Add the options that every way of submitting has: the fields of ``Sending``, and the tenant."""
+    for option in reversed(_SENDING):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """How jobs are submitted, whatever they are and wherever they come from."""
+
+    following: bool
+    waiting: bool
+    halted: bool
+    dry_run: bool
+    output: str
+
+
+class SubmitCommand(click.Command):
+    """The command ``submit``; with a verb of Arena's it is another command, with Arena's options."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
+    ) -> click.Context:
+        """Read the arguments by the options of the command that is meant."""
+        valued = [name for option in self.params if not getattr(option, "is_flag", True) for name in option.opts]
+        found = arena_verb(args, valued)
+        if found is None:
+            return super().make_context(info_name, args, parent, **extra)
+        # Arena's table is needed by nobody else, and it needs this module.
+        from gangline.cli.commands.arena_submit import arena_command
+
+        verb, rest = found
+        return arena_command(verb).make_context(f"{info_name} {verb}", rest, parent, **extra)
+
+
+@click.command("submit", cls=SubmitCommand, context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="[--] [COMMAND]...", nargs=-1, type=click.UNPROCESSED)
 @click.option("-f", "--file", metavar="FILE", help="Read jobs from a file, or from standard input with '-'.")
 @_short_form
-@click.option("--tenant", metavar="NAME", help="Submit for this tenant.")
-@click.option("--follow", "following", is_flag=True, help="Show the job until its end; exit with its exit code.")
-@click.option("--wait", "waiting", is_flag=True, help="Wait for the end; exit with the job's exit code.")
-@click.option("--halted", is_flag=True, help="Do not queue it before 'gangline resume'.")
-@click.option("--dry-run", is_flag=True, help="Print exactly what would be sent, and send nothing.")
-@output_option(Output.NAME, Output.JSON, Output.YAML)
+@sending_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -87,30 +130,37 @@ def command(
     \b
     gangline submit --workers 4 --gpus 1 --code . -- python train.py
     gangline submit -f job.yaml --follow
+    gangline submit tf|pytorch|mpi|horovod ...    with Arena's flags
     """
     given = {name: value for name, value in options.items() if value not in (None, ())}
     if tenant := given.get("tenant") or (ctx.find_root().obj or {}).get("tenant"):
         given["tenant"] = tenant
     settings = Settings.load()
     jobs = jobs_from_file(file, words, given, settings) if file else jobs_from_options(words, given, settings)
+    how = Sending(following=following, waiting=waiting, halted=halted, dry_run=dry_run, output=output)
+    return send(ctx, jobs, how)
+
+
+def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
+    """Submit jobs, and stay with them as long as is wanted; returns the exit code."""
     if not (ctx.find_root().obj or {}).get("server"):
         jobs = tuple(replace(job, spec=in_active_environment(job.spec, os.environ)) for job in jobs)
     for note in (note for job in jobs for note in (*job.notes, *job.local_notes)):
         terminal.say(f"note: {note}")
-    if dry_run:
-        _print_requests([job.spec for job in jobs], settings, output)
+    if how.dry_run:
+        _print_requests([job.spec for job in jobs], Settings.load(), how.output)
         return 0
-    if following and len(jobs) > 1:
+    if how.following and len(jobs) > 1:
         raise click.UsageError(f"--follow takes one job, and the file holds {len(jobs)}", ctx)
     clients = [connect(ctx, tenant=job.spec.tenant) for job in jobs]
     submitted = [
-        client.submit(job.spec, halted=halted or job.suspended) for client, job in zip(clients, jobs, strict=True)
+        client.submit(job.spec, halted=how.halted or job.suspended) for client, job in zip(clients, jobs, strict=True)
     ]
-    if following:
+    if how.following:
         terminal.say(f"submitted {submitted[0].name}")
         return follow(clients[0], submitted[0])
-    print_jobs(submitted, output)
-    if waiting:
+    print_jobs(submitted, how.output)
+    if how.waiting:
         codes = [finish(client, job) for client, job in zip(clients, submitted, strict=True)]
         return next((code for code in codes if code), 0)
     terminal.say(f"follow it with: gangline logs -f {submitted[0].name}")

@@ -18,12 +18,21 @@ def command() -> None:
 
 @command.command("node")
 @_output
+@click.option("-d", "--details", is_flag=True, help="Show the replicas on each node too.")
 @click.pass_context
-def node(ctx: click.Context, output: str) -> None:
+def node(ctx: click.Context, /, *, output: str, details: bool) -> None:
     """Show every node, what is used of it and of its GPUs."""
-    found = connect(ctx).top_nodes()
-    if not _document(found, output):
-        _print(("NODE", "CPU", "MEMORY", "REPLICAS", "GPU"), [_node_row(top) for top in found])
+    client = connect(ctx)
+    found = client.top_nodes()
+    if _document(found, output):
+        return
+    _print(("NODE", "CPU", "MEMORY", "REPLICAS", "GPU"), [_node_row(top) for top in found])
+    if details:
+        jobs = client.top_jobs()
+        for top in found:
+            click.echo(f"\n{top.node.name}:")
+            rows = [row for job in jobs for row in _replica_rows(job, top.node.name)]
+            _print(("JOB", "REPLICA", "CPU", "MEMORY", "GPU"), rows)
 
 
 @command.command("job")
@@ -66,6 +75,20 @@ def _job_rows(top: JobTop) -> list[tuple[str, ...]]:
         for replica in top.replicas
     ]
     return [together, *each]
+
+
+def _replica_rows(top: JobTop, node: str) -> list[tuple[str, ...]]:
+    return [
+        (
+            top.job.name,
+            str(replica.replica),
+            words.cpu(replica.cpu_millis),
+            words.memory(replica.memory_mib),
+            ",".join(replica.gpus) or "-",
+        )
+        for replica in top.replicas
+        if replica.node == node
+    ]
 
 
 def _document(found: object, output: str) -> bool:

@@ -76,10 +76,9 @@ def _memory(amount: str | int | float) -> int:
 
 def resources_to_plain(resources: Resources) -> dict[str, object]:
     """Write resources so that ``read_resources`` returns them again."""
-    plain: dict[str, object] = {
-        "cpu": quantities.cpu_text(resources.cpu_millis),
-        "memory": quantities.memory_text(resources.memory_mib),
-    }
+    plain: dict[str, object] = {"cpu": quantities.cpu_text(resources.cpu_millis)}
+    if resources.memory_mib:
+        plain["memory"] = quantities.memory_text(resources.memory_mib)
     if resources.gpu_millis:
         plain["gpu"] = quantities.gpu_text(resources.gpu_millis)
     return plain | dict(resources.extended)

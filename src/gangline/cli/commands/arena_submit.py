@@ -1,0 +1,73 @@
+"""``gangline submit tf|pytorch|mpi|horovod``: Arena's flags, bound to the table of the dialect."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from gangline.cli import terminal
+from gangline.cli.commands.submit import Sending, send, sending_options
+from gangline.cli.job_sources import file_in
+from gangline.dialects import Translation
+from gangline.dialects.arena import Option, Takes, Verb, job_from_options, options_of
+from gangline.model import Tenant
+from gangline.settings import Settings
+
+_OWN_CODE = ("sync-mode", "working-dir")
+"""Options that say where the code is; without them a file in the present directory is shipped, as for any job."""
+
+
+def arena_command(verb: Verb) -> click.Command:
+    """Build the command of a verb."""
+    options = options_of(verb)
+
+    def callback(words: tuple[str, ...], **values: object) -> int:
+        ctx = click.get_current_context()
+        given = {option.name: values.pop(_parameter(option)) for option in options}
+        job = _job(verb, {name: value for name, value in given.items() if value not in (None, (), False)}, words)
+        return send(ctx, (_for_tenant(ctx, job, values.pop("tenant")),), Sending(**values))  # type: ignore[arg-type]  # click checked
+
+    command = click.Command(
+        f"submit {verb}",
+        callback=sending_options(callback),
+        params=[click.Argument(["words"], metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED)],
+        help=f"Submit a job with Arena's flags ({verb}); a command in one pair of quotes runs in a shell.",
+        context_settings={"allow_interspersed_args": False},
+    )
+    command.params += [_click_option(option) for option in options]
+    command.params += reversed(getattr(callback, "__click_params__", []))
+    return command
+
+
+def _click_option(option: Option) -> click.Option:
+    names = [f"--{name}" for name in (option.name, *option.old_names)]
+    if option.short:
+        names.insert(0, f"-{option.short}")
+    return click.Option(
+        [_parameter(option), *names],
+        help=f"{option.help[0].upper()}{option.help[1:]}.",
+        is_flag=option.takes is Takes.FLAG,
+        multiple=option.takes is Takes.MANY,
+        type=click.INT if option.takes is Takes.WHOLE else None,
+        metavar=None if option.takes in (Takes.FLAG, Takes.WHOLE) else "TEXT",
+    )
+
+
+def _parameter(option: Option) -> str:
+    return f"arena_{option.name.replace('-', '_')}"
+
+
+def _job(verb: Verb, given: dict[str, object], words: Sequence[str]) -> Translation:
+    job = job_from_options(verb, given, words, suffix=os.urandom(2).hex())
+    file = file_in(tuple(word for text in words for word in text.split()))
+    if file is None or any(name in given for name in _OWN_CODE):
+        return job
+    terminal.say(f"shipping the present directory, because '{file}' is in it (--working-dir runs it elsewhere)")
+    return replace(job, spec=replace(job.spec, code=str(Path.cwd())))
+
+
+def _for_tenant(ctx: click.Context, job: Translation, tenant: object) -> Translation:
+    chosen = tenant or (ctx.find_root().obj or {}).get("tenant") or Settings.load().tenant
+    return replace(job, spec=replace(job.spec, tenant=Tenant(str(chosen))))

@@ -1,0 +1,54 @@
+"""``gangline attach``."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from gangline.cli.connection import connect
+from gangline.cli.instances import replica_named
+from gangline.cli.options import job_argument, tenant_option
+from gangline.errors import NotFoundError
+from gangline.model import Job, ReplicaId
+
+_PROCESSES = Path("/proc")
+
+
+@click.command("attach")
+@job_argument
+@click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "-i", "--instance", metavar="REPLICA", help="The replica, such as worker-1; the lead replica if not given."
+)
+@tenant_option
+@click.pass_context
+def command(ctx: click.Context, job: str, words: tuple[str, ...], instance: str | None, tenant: str | None) -> None:
+    """Run a command, or a shell, where a replica runs: with its environment and in its directory."""
+    found = connect(ctx, tenant=tenant).get(job)
+    replica = replica_named(found, instance) if instance else ReplicaId(found.spec.lead_role, 0)
+    process = _process_of(found, replica)
+    environment = _environment(process)
+    program = list(words) or [os.environ.get("SHELL") or "sh"]
+    os.chdir(process / "cwd")
+    sys.stdout.flush()
+    os.execvpe(program[0], program, {**environment, "TERM": os.environ.get("TERM", "dumb")})
+
+
+def _process_of(job: Job, replica: ReplicaId) -> Path:
+    """Find the first process of a replica among this user's own, by the variables every replica is given."""
+    wanted = {"GANGLINE_JOB_ID": job.id, "GANGLINE_ROLE": replica.role, "GANGLINE_INDEX": str(replica.index)}
+    wanted["GANGLINE_ATTEMPT"] = str(job.attempt)
+    for process in sorted(_PROCESSES.glob("[0-9]*"), key=lambda path: int(path.name)):
+        if wanted.items() <= _environment(process).items():
+            return process
+    raise NotFoundError("running replica", str(replica), hint=f"job '{job.name}' has none on this machine now")
+
+
+def _environment(process: Path) -> dict[str, str]:
+    try:
+        raw = (process / "environ").read_bytes()
+    except OSError:
+        return {}  # it ended meanwhile, or belongs to somebody else
+    pairs = (entry.partition("=") for entry in raw.decode(errors="surrogateescape").split("\0") if "=" in entry)
+    return {name: value for name, _, value in pairs}

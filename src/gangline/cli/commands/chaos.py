@@ -1,0 +1,54 @@
+"""``gangline chaos``."""
+
+import click
+
+from gangline.cli import terminal, words
+from gangline.cli.connection import connect
+from gangline.cli.options import job_argument, tenant_option
+from gangline.dialects.native import pairs
+
+
+@click.command("chaos")
+@job_argument
+@click.option(
+    "--kill",
+    "kills",
+    metavar="ROLE=DURATION",
+    multiple=True,
+    required=True,
+    help="Kill a random replica of this role so often; repeatable.",
+)
+@click.option("--for", "lasting", metavar="DURATION", help="Stop after this time; otherwise when the job ends.")
+@click.option("--seed", type=int, help="Choose the same replicas again.")
+@tenant_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    job: str,
+    kills: tuple[str, ...],
+    lasting: str | None,
+    seed: int | None,
+    tenant: str | None,
+) -> None:
+    """Kill random replicas of a running job on a schedule, to see whether it survives.
+
+    \b
+    gangline chaos mnist --kill worker=5s --kill ps=20s --for 60s
+    """
+    # Nothing but a drill needs it.
+    from gangline.sdk.chaos import disturb
+
+    periods = {role: words.read_duration(text, "--kill") for role, text in pairs(kills, "--kill").items()}
+    seconds = None if lasting is None else words.read_duration(lasting, "--for")
+    client = connect(ctx, tenant=tenant)
+    killed = 0
+    for strike in disturb(client, job, periods, for_seconds=seconds, seed=seed):
+        if strike.replica is None:
+            terminal.say(f"{strike.after_seconds:6.1f} s  no {strike.role} runs")
+        else:
+            killed += 1
+            click.echo(f"{strike.after_seconds:6.1f} s  killed {strike.replica}")
+    found = client.get(job)
+    terminal.say(f"killed {killed} replicas; {found.name} is {found.phase}")

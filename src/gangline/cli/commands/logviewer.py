@@ -1,0 +1,25 @@
+"""``gangline logviewer``."""
+
+import click
+
+from gangline.cli.arena_tables import print_table
+from gangline.cli.connection import connect
+from gangline.cli.options import job_argument, tenant_option
+
+
+@click.command("logviewer")
+@job_argument
+@tenant_option
+@click.pass_context
+def command(ctx: click.Context, job: str, tenant: str | None) -> None:
+    """Show where the output of each replica can be seen."""
+    found = connect(ctx, tenant=tenant).get(job)
+    rows = [
+        (
+            str(status.id),
+            status.state.value,
+            f"gangline logs -f {found.name} --role {status.id.role} --index {status.id.index}",
+        )
+        for status in found.replicas
+    ]
+    print_table(("REPLICA", "STATE", "SEE IT WITH"), rows or [("all", "waiting", f"gangline logs -f {found.name}")])

@@ -1,0 +1,54 @@
+"""Following a sweep to its end: a live table on a terminal, a line per change elsewhere."""
+
+import sys
+
+import click
+
+from gangline.cli import terminal
+from gangline.cli.sweep_table import duration_text, progress_text, result_text, summary_text, values_text
+from gangline.errors import NotFoundError
+from gangline.model import FINAL_PHASES, Phase
+from gangline.model.sweep import SweepState
+from gangline.sdk import Client, SweepStatus
+
+_FAILURE = 1
+
+
+def follow_sweep(client: Client, name: str) -> int:
+    """Show a sweep until nothing of it runs; return 0 if every trial completed."""
+    try:
+        if sys.stdout.isatty() and terminal.colours():
+            # rich is imported only where somebody looks at it.
+            from gangline.cli.live_sweep import follow_live
+
+            last = follow_live(client, name)
+        else:
+            last = _follow_plainly(client, name)
+    except KeyboardInterrupt:
+        terminal.say(f"{name} goes on; 'gangline sweep get {name}' shows it, 'gangline sweep stop {name}' ends it")
+        raise
+    return finish_sweep(last)
+
+
+def finish_sweep(sweep: SweepStatus) -> int:
+    """Tell how a sweep ended and return the exit code."""
+    terminal.say(summary_text(sweep))
+    good = sweep.state is SweepState.FINISHED and all(trial.phase is Phase.COMPLETED for trial in sweep.trials)
+    return 0 if good else _FAILURE
+
+
+def _follow_plainly(client: Client, name: str) -> SweepStatus:
+    told: dict[int, Phase] = {}
+    for sweep in client.sweeps.watch(name):
+        for trial in sweep.trials:
+            if told.get(trial.number) is trial.phase:
+                continue
+            told[trial.number] = trial.phase
+            words = [trial.job, values_text(trial), trial.phase.value]
+            if trial.phase in FINAL_PHASES:
+                words += [result_text(trial), duration_text(trial, terminal.now()), progress_text(sweep)]
+            click.echo("  ".join(words))
+            sys.stdout.flush()
+        if sweep.over:
+            return sweep
+    raise NotFoundError("sweep", name, hint="it was deleted meanwhile")

@@ -1,0 +1,227 @@
+"""The custom resources ``Job`` and ``Queue`` of ``gangline.dev/v1``: where they live, and their schemas.
+
+The one source of both: the installer applies these definitions and the Helm chart is rendered from them. The schema
+refuses a wrong job at ``kubectl apply``, naming the field; what a schema cannot say, the controller says in the status.
+"""
+
+from typing import Any
+
+from gangline.kube import GenericObject, Resource
+from gangline.model import Framework, Phase, Prefer, Restart, Retry, Success
+
+GROUP = "gangline.dev"
+VERSION = "v1"
+JOBS = Resource(group=GROUP, version=VERSION, plural="jobs", kind="Job", type=GenericObject)
+QUEUES = Resource(group=GROUP, version=VERSION, plural="queues", kind="Queue", type=GenericObject, namespaced=False)
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string"}
+_FLAG: Schema = {"type": "boolean"}
+_NAME: Schema = {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"}
+_QUANTITY: Schema = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+_NUMBER_OR_TEXT: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+"""A quantity or a time may be a fraction (``gpu: 0.5``), which int-or-string refuses; the dialect checks it."""
+_DURATION = _NUMBER_OR_TEXT
+_ANYTHING: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_TEXTS: Schema = {"type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}}
+_WORDS: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+"""A list of words, or one line that the dialect splits as a shell would."""
+
+
+def _count(least: int) -> Schema:
+    return {"type": "integer", "minimum": least}
+
+
+def _choice(*values: str) -> Schema:
+    return {"type": "string", "enum": list(values)}
+
+
+def _object(properties: dict[str, Schema], **rest: Any) -> Schema:
+    return {"type": "object", "properties": properties, **rest}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+_RESOURCES: Schema = {"type": "object", "additionalProperties": _NUMBER_OR_TEXT}
+_ROLE = _object(
+    {
+        "replicas": _count(1),
+        "min": _count(0),
+        "max": _count(1),
+        "command": _WORDS,
+        "image": _TEXT,
+        "env": _TEXTS,
+        "resources": _RESOURCES,
+        "size": _TEXT,
+        "restart": _choice(*Restart),
+        "port": {"type": "integer", "minimum": 1, "maximum": 65535},
+        "pod_template": _ANYTHING,
+    },
+    **{
+        "x-kubernetes-validations": [
+            {
+                "rule": "!has(self.min) || !has(self.replicas) || self.min <= self.replicas",
+                "message": "min is more than replicas",
+            },
+            {
+                "rule": "!has(self.max) || !has(self.replicas) || self.max >= self.replicas",
+                "message": "max is less than replicas",
+            },
+        ]
+    },
+)
+_MOVES = _list(_object({"from": _TEXT, "to": _TEXT}, required=["from", "to"]))
+_POLICY = _object(
+    {
+        "max_attempts": _count(1),
+        "max_replica_restarts": _count(0),
+        "restart": _choice(*Restart),
+        "retry": _choice(*Retry),
+        "success": _choice(*Success),
+        "backoff": _DURATION,
+        "backoff_limit": _DURATION,
+        "deadline": _DURATION,
+        "ttl": _DURATION,
+        "grace": _DURATION,
+        "expected": _DURATION,
+        "preemptible": _FLAG,
+    }
+)
+_PLACEMENT = _object(
+    {
+        "prefer": _choice(*Prefer),
+        "within": _TEXT,
+        "within_required": _FLAG,
+        "gpu_type": _WORDS,
+        "node_selector": _TEXTS,
+        "tolerations": _list(
+            _object({"key": _TEXT, "operator": _choice("Equal", "Exists"), "value": _TEXT, "effect": _TEXT})
+        ),
+    }
+)
+_JOB_SPEC = _object(
+    {
+        "queue": _NAME,
+        "priority": _QUANTITY,
+        "origin": _TEXT,
+        "framework": _choice(*Framework),
+        "image": _TEXT,
+        "code": _TEXT,
+        "env": _TEXTS,
+        # The key of a role becomes part of host names; the pattern of a key cannot be said, so its count is limited.
+        "roles": {"type": "object", "additionalProperties": _ROLE, "minProperties": 1, "maxProperties": 64},
+        "data": _object({"inputs": _MOVES, "outputs": _MOVES}),
+        "policy": _POLICY,
+        "placement": _PLACEMENT,
+        "command": _WORDS,
+        "resources": _RESOURCES,
+        "size": _TEXT,
+        "replicas": _count(1),
+        "min": _count(0),
+        "max": _count(1),
+        "port": {"type": "integer", "minimum": 1, "maximum": 65535},
+    },
+    anyOf=[{"required": ["roles"]}, {"required": ["command"]}],
+)
+_CONDITION = _object(
+    {"type": _TEXT, "status": _TEXT, "reason": _TEXT, "message": _TEXT, "lastTransitionTime": _TEXT},
+    required=["type", "status"],
+)
+_JOB_STATUS = _object(
+    {
+        "phase": _choice(*Phase),
+        "reason": _TEXT,
+        "message": _TEXT,
+        "ready": _TEXT,
+        "attempt": _count(0),
+        "startedAt": _TEXT,
+        "finishedAt": _TEXT,
+        "explanation": _TEXT,
+        "conditions": {**_list(_CONDITION), "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        "history": _list(_object({"phase": _TEXT, "at": _TEXT, "reason": _TEXT, "message": _TEXT})),
+        "journal": _list(_ANYTHING),
+        "state": _ANYTHING,
+    }
+)
+_QUEUE_SPEC = _object(
+    {
+        "parent": _NAME,
+        "weight": _count(1),
+        "guarantee": _RESOURCES,
+        "limit": _RESOURCES,
+        "may_borrow": _FLAG,
+    }
+)
+
+
+def _column(name: str, path: str, kind: str = "string", **rest: Any) -> Schema:
+    return {"name": name, "type": kind, "jsonPath": path, **rest}
+
+
+_AGE = _column("Age", ".metadata.creationTimestamp", "date")
+
+
+def _definition(
+    resource: Resource[GenericObject], short_names: list[str], schema: Schema, columns: list[Schema], **version: Any
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+                "shortNames": short_names,
+                "categories": ["gangline"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                    "additionalPrinterColumns": columns,
+                    **version,
+                }
+            ],
+        },
+    }
+
+
+JOB_DEFINITION = _definition(
+    JOBS,
+    ["gjob", "gjobs"],
+    {
+        **_object({"spec": _JOB_SPEC, "status": _JOB_STATUS}, required=["spec"]),
+        "description": "A training job: roles of replicas that start together, on the nodes Gangline gives them.",
+    },
+    [
+        _column("Phase", ".status.phase"),
+        _column("Ready", ".status.ready"),
+        _column("Queue", ".spec.queue"),
+        _column("Reason", ".status.reason"),
+        _column("Attempt", ".status.attempt", "integer", priority=1),
+        _column("Message", ".status.message", priority=1),
+        _AGE,
+    ],
+    subresources={"status": {}},
+)
+QUEUE_DEFINITION = _definition(
+    QUEUES,
+    ["gqueue", "gqueues"],
+    {
+        **_object({"spec": _QUEUE_SPEC}),
+        "description": "A tenant's share of the machines, in a tree.",
+    },
+    [_column("Parent", ".spec.parent"), _column("Weight", ".spec.weight", "integer"), _AGE],
+)
+DEFINITIONS = (JOB_DEFINITION, QUEUE_DEFINITION)
+"""All there is, in the order it is applied."""

@@ -1,0 +1,114 @@
+"""Numbers that training code reported, kept in one ConfigMap per job.
+
+They come often and matter little one by one, and every write costs the whole cluster. So they are gathered in memory
+and written every few seconds; a crash loses those few seconds. The newest ones are kept; a monitoring system keeps all.
+"""
+
+import asyncio
+import base64
+import gzip
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from gangline.kube import CONFIG_MAPS, KubeClient, KubeError, NotFoundError, OwnerReference
+from gangline.model import JobId, Metric
+from gangline.storage.metrics import MetricKey, SeriesKey, age_of, key_of, order_of, series_of
+
+_log = logging.getLogger(__name__)
+_FLUSH_SECONDS = 5.0
+_MOST_METRICS = 10_000
+_KEY = "metrics.msgpack.gz"
+"""MessagePack, because JSON has no word for a number that is not finite, and training diverges."""
+_decoder = msgspec.msgpack.Decoder(list[Metric])
+
+
+class MetricKeeper:
+    """Keeps the metrics of the jobs of one store."""
+
+    def __init__(self, client: KubeClient, place: "Callable[[JobId], tuple[str, str, OwnerReference] | None]") -> None:
+        """Make a keeper; ``place`` says in which namespace, under which name and for whom a job's metrics are kept."""
+        self._client = client
+        self._place = place
+        self._held: dict[JobId, dict[MetricKey, Metric]] = {}
+        self._dirty: set[JobId] = set()
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def add(self, metrics: Iterable[Metric]) -> None:
+        """Take metrics in; those of unknown jobs are dropped."""
+        for metric in metrics:
+            if metric.job_id not in self._held:
+                if self._place(metric.job_id) is None:
+                    continue
+                self._held[metric.job_id] = {key_of(kept): kept for kept in await self._load(metric.job_id)}
+            self._held[metric.job_id].setdefault(key_of(metric), metric)
+            self._dirty.add(metric.job_id)
+        if self._dirty and self._flushing is None:
+            self._flushing = asyncio.create_task(self._flush_later(), name="flush metrics")
+
+    async def of(self, job_id: JobId) -> list[Metric]:
+        """Return a job's metrics, oldest first."""
+        held = self._held.get(job_id)
+        metrics = list(held.values()) if held is not None else await self._load(job_id)
+        return sorted(metrics, key=order_of)
+
+    async def latest(self, job_ids: Sequence[JobId]) -> tuple[Metric, ...]:
+        """Return the newest value of every series of these jobs."""
+        found: list[Metric] = []
+        for job_id in sorted(set(job_ids)):
+            newest: dict[SeriesKey, Metric] = {}
+            for metric in await self.of(job_id):
+                known = newest.get(series_of(metric))
+                if known is None or age_of(metric) > age_of(known):
+                    newest[series_of(metric)] = metric
+            found += [newest[series] for series in sorted(newest)]
+        return tuple(found)
+
+    def forget(self, job_id: JobId) -> None:
+        """Drop a job's metrics from memory; its ConfigMap goes with the job."""
+        self._held.pop(job_id, None)
+        self._dirty.discard(job_id)
+
+    async def close(self) -> None:
+        """Write what is left."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.gather(self._flushing, return_exceptions=True)
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Write what has changed; what cannot be written now is tried again next time."""
+        dirty, self._dirty = self._dirty, set()
+        for job_id in dirty:
+            try:
+                await self._write(job_id)
+            except KubeError as error:
+                _log.warning("metrics of job %s wait to be written: %s", job_id, error)
+                self._dirty.add(job_id)
+
+    async def _flush_later(self) -> None:
+        await asyncio.sleep(_FLUSH_SECONDS)
+        self._flushing = None
+        await self.flush()
+
+    async def _load(self, job_id: JobId) -> list[Metric]:
+        place = self._place(job_id)
+        if place is None:
+            return []
+        try:
+            kept = await self._client.get(CONFIG_MAPS, place[1], namespace=place[0])
+        except NotFoundError:
+            return []
+        return _decoder.decode(gzip.decompress(base64.b64decode(kept.binary_data.get(_KEY, ""))))
+
+    async def _write(self, job_id: JobId) -> None:
+        place = self._place(job_id)
+        if place is None:
+            return
+        namespace, name, owner = place
+        newest = sorted(self._held.get(job_id, {}).values(), key=order_of)[-_MOST_METRICS:]
+        content = base64.b64encode(gzip.compress(msgspec.msgpack.encode(newest))).decode()
+        reference = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+        metadata = {"name": name, "namespace": namespace, "ownerReferences": [reference]}
+        await self._client.apply(CONFIG_MAPS, {"metadata": metadata, "binaryData": {_KEY: content}}, force=True)
