@@ -29,7 +29,8 @@ async def main(root: Path, count: int) -> None:
 async def settle(engine: Engine, gangs: dict[str, Gang]) -> None:
     """Stop every gang whose replica has ended; return when all are stopped."""
     async for event in engine.events():
-        if isinstance(event, ReplicaExited | ReplicaLost):
+        # News may be repeated, also of a gang that is stopped already.
+        if isinstance(event, ReplicaExited | ReplicaLost) and event.job_id in gangs:
             await engine.stop(gangs[event.job_id].id, 5.0)
         if isinstance(event, GangStopped):
             gangs.pop(event.job_id, None)

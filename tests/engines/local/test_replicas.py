@@ -295,6 +295,15 @@ async def test_nodes_divide_the_machine(tmp_path: Path) -> None:
         assert exited.exit_code == 0
 
 
+async def test_a_gang_that_is_stopped_before_it_began_never_begins(subject: LocalSubject) -> None:
+    gang = await subject.gang(subject.role("worker", Program.SPEAK))
+    await subject.engine.run(gang)
+    await subject.engine.stop(gang.id, 1.0)
+    await subject.news.wait_for(GangStopped)
+    assert not subject.news.of(ReplicaStarted)
+    assert await subject.lines() == []
+
+
 async def test_an_unknown_node_fails_the_gang(subject: LocalSubject) -> None:
     gang = place(make_spec(), NodeName("elsewhere"))
     await subject.engine.run(gang)
