@@ -27,6 +27,9 @@ test: setup
 demo: setup
 	$(BIN)/python examples/mnist/demo.py
 
+bench: setup
+	$(BIN)/python bench/all.py
+
 cluster-up: setup
 	$(BIN)/python -m gangline.testing.cluster up
 

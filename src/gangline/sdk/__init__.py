@@ -5,7 +5,8 @@ address, or one that lives inside this very process. Nothing here decides or kee
 """
 
 from gangline.sdk.client import Client
-from gangline.sdk.loading import load
+from gangline.sdk.loading import load, load_sweep
+from gangline.sdk.sweeps import SweepStatus, TrialStatus
 from gangline.sdk.values import (
     Change,
     Excluded,
@@ -30,6 +31,9 @@ __all__ = [
     "NodeTop",
     "NodeUsage",
     "ReplicaUsage",
+    "SweepStatus",
+    "TrialStatus",
     "Usage",
     "load",
+    "load_sweep",
 ]

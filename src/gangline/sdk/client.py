@@ -5,7 +5,6 @@ raises the errors of ``gangline.errors``, the same ones whichever transport carr
 """
 
 import os
-import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -18,10 +17,11 @@ import msgspec
 
 from gangline.dialects.native import job_to_plain
 from gangline.errors import ConflictError, NotFoundError
-from gangline.model import FINAL_PHASES, Job, JobId, JobSpec, Metric, Node, Phase, Queue, Tenant, Timestamp
+from gangline.model import FINAL_PHASES, Job, JobId, JobSpec, Metric, Node, Phase, Queue, ReplicaId, Tenant, Timestamp
 from gangline.sdk import wire
 from gangline.sdk.exchange import Exchange, query_of
 from gangline.sdk.http import HttpTransport
+from gangline.sdk.sweeps import Sweeps
 from gangline.sdk.transport import Transport
 from gangline.sdk.values import (
     CODE_PREFIX,
@@ -39,6 +39,7 @@ from gangline.settings import Settings
 _PAGE = 500
 _read_nodes, _read_queues = wire.reader(tuple[Node, ...]), wire.reader(tuple[Queue, ...])
 _read_words = wire.reader(dict[str, str])
+_read_truths = wire.reader(dict[str, bool])
 _read_names = wire.reader(dict[str, tuple[str, ...]])
 
 
@@ -63,6 +64,7 @@ class Client:
         self._code_limit_bytes = settings.code_limit_mib * 2**20
         self._transport = transport or _transport(address, settings)
         self._exchange = Exchange(self._transport)
+        self.sweeps = Sweeps(self._exchange, self.tenant, self.send_code)
         self._ephemeral = False
 
     @classmethod
@@ -87,8 +89,11 @@ class Client:
     def close(self) -> None:
         """Let go of the service. An embedded one stops; if its home is temporary, its jobs are deleted first."""
         if self._ephemeral:
+            for sweep in self.sweeps.list():
+                self.sweeps.delete(sweep.name)
             for job in self.list(limit=None):
-                self.delete(job.id)
+                with suppress(NotFoundError):  # a trial may disappear with its sweep meanwhile
+                    self.delete(job.id)
         self._transport.close()
 
     @property
@@ -108,6 +113,10 @@ class Client:
         query = query_of(id=job_id or f"j{os.urandom(7).hex()}", halted=halted)
         body = msgspec.json.encode(job_to_plain(spec))
         return wire.job(self._exchange.call("POST", ("tenants", spec.tenant, "jobs"), query, body))
+
+    def put_object(self, document: str) -> None:
+        """Keep a ConfigMap or a Secret, given as JSON, for jobs of this tenant that refer to it."""
+        self._exchange.call("PUT", ("tenants", self.tenant, "objects"), body=document.encode())
 
     def send_code(self, directory: Path) -> str:
         """Make sure that the service has the directory's content; return what to call it in a job."""
@@ -150,7 +159,7 @@ class Client:
 
     def watch(self, job: str, *, timeout: float | None = None) -> Iterator[Change]:
         """Return a job as it is and after every change, until it is gone."""
-        lines = self._exchange.stream(self._job(job), query_of(watch=True), _deadline(timeout))
+        lines = self._exchange.stream(self._job(job), query_of(watch=True), wire.deadline_of(timeout))
         return (wire.change(line) for line in lines)
 
     def watch_all(
@@ -263,6 +272,11 @@ class Client:
         body = msgspec.json.encode(dict(wanted))
         return wire.job(self._exchange.call("POST", self._job(job, "scale"), body=body))
 
+    def kill(self, job: str, replica: ReplicaId) -> bool:
+        """Kill one running replica without warning, as a fault would; False if it had just ended by itself."""
+        query = query_of(replica=str(replica))
+        return _read_truths(self._exchange.call("POST", self._job(job, "kill"), query))["killed"]
+
     def delete(self, job: str, *, wait: bool = True, timeout: float | None = None) -> Job:
         """Make a job and all it left disappear; with ``wait``, return when it has."""
         deleted = wire.job(self._exchange.call("DELETE", self._job(job)))
@@ -339,7 +353,3 @@ def _listing(
         *(("phase", phase.value) for phase in sorted(phases)),
         *(("label", f"{key}={value}") for key, value in (labels or {}).items()),
     )
-
-
-def _deadline(timeout: float | None) -> float | None:
-    return None if timeout is None else time.monotonic() + timeout

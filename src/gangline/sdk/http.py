@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from gangline.errors import InvalidInputError, UnreachableError, WaitTimeoutError
+from gangline.errors import InvalidInputError, PermissionDeniedError, UnreachableError, WaitTimeoutError
 from gangline.sdk.transport import Request, Transport
 
 CONNECT_SECONDS = 5.0
@@ -164,6 +164,8 @@ def _translated(address: str, deadline: float | None) -> Iterator[None]:
         raise UnreachableError(f"the service at {address} does not answer") from error
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise UnreachableError(f"no service answers at {address}") from error
+    except PermissionError as error:
+        raise PermissionDeniedError(f"the service at {address} belongs to somebody else") from error
     except (OSError, http.client.HTTPException) as error:
         raise UnreachableError(f"the connection to {address} broke: {error}") from error
 

@@ -1,12 +1,14 @@
-"""Reading job files from disk, in whichever dialect they are written."""
+"""Reading job files, in whichever dialect they are written, and sweep files from disk."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from gangline.dialects import Translation, read
+from gangline.dialects.native import read_sweep
 from gangline.errors import InvalidInputError
 from gangline.model import JobSpec, Resources
+from gangline.model.sweep import SweepSpec
 from gangline.sdk.values import CODE_PREFIX
 
 
@@ -21,13 +23,21 @@ def load(path: str | Path, *, sizes: Mapping[str, Resources] | None = None) -> J
 def load_all(path: str | Path, *, sizes: Mapping[str, Resources] | None = None) -> tuple[Translation, ...]:
     """Read every job of a file, with what its dialect could not express."""
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidInputError("the file is not UTF-8 text", file=str(path), expected="YAML or JSON") from error
-    except OSError as error:
-        raise InvalidInputError(f"the file cannot be read: {error.strerror}", file=str(path)) from error
-    return parse(text, file=str(path), directory=path.parent, sizes=sizes)
+    return parse(_text(path), file=str(path), directory=path.parent, sizes=sizes)
+
+
+def load_sweep(path: str | Path, *, sizes: Mapping[str, Resources] | None = None) -> SweepSpec:
+    """Read a file that holds one sweep. The template's relative ``code`` is taken from where the file lies."""
+    path = Path(path)
+    return parse_sweep(_text(path), file=str(path), directory=path.parent, sizes=sizes)
+
+
+def parse_sweep(
+    text: str, *, file: str | None, directory: Path, sizes: Mapping[str, Resources] | None = None
+) -> SweepSpec:
+    """Read a sweep from a text whose relative ``code`` directory starts at ``directory``."""
+    spec = read_sweep(text, file=file, sizes=sizes or {})
+    return replace(spec, template=_located(spec.template, directory))
 
 
 def parse(
@@ -37,6 +47,15 @@ def parse(
     return tuple(
         replace(job, spec=_located(_ours(job, file), directory)) for job in read(text, file=file, sizes=sizes or {})
     )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError("the file is not UTF-8 text", file=str(path), expected="YAML or JSON") from error
+    except OSError as error:
+        raise InvalidInputError(f"the file cannot be read: {error.strerror}", file=str(path)) from error
 
 
 def _ours(job: Translation, file: str | None) -> JobSpec:

@@ -1,6 +1,7 @@
 """The service's answers as values of the model; answers.py says what they look like on the wire."""
 
 import math
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -214,3 +215,8 @@ def _at_or_none(moment: datetime | None) -> Timestamp | None:
 def iso(at: Timestamp) -> str:
     """Write a time for the service."""
     return datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def deadline_of(timeout: float | None) -> float | None:
+    """Return when a wait of that length ends, on the monotonic clock."""
+    return None if timeout is None else time.monotonic() + timeout
