@@ -64,7 +64,7 @@ def role(
     )
 
 
-def job(  # noqa: PLR0913  # a builder names everything a scenario may want to say
+def job(
     name: str,
     *roles: RoleSpec,
     queue: str = "default",

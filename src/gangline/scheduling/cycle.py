@@ -33,10 +33,18 @@ HOPELESS = frozenset({Constraint.NODES, Constraint.TOO_LARGE})
 
 def decide(snapshot: Snapshot, policies: Policies = DEFAULT_POLICIES) -> Decision:
     """Decide what starts, grows, shrinks and stops now, and explain the rest."""
+    if _nothing_to_do(snapshot, policies):
+        return Decision(memory=replace(snapshot.memory, holdings=snapshot.holdings))
     cycle = _Cycle(snapshot, policies)
     cycle.count()
     cycle.serve()
     return cycle.conclude()
+
+
+def _nothing_to_do(snapshot: Snapshot, policies: Policies) -> bool:
+    """Nobody waits, nobody can change size, nobody's use must be remembered: most cycles of a quiet cluster."""
+    idle = not snapshot.waiting and not snapshot.holdings.resizable
+    return idle and policies.usage_half_life_seconds is None
 
 
 class _Cycle:
@@ -145,7 +153,9 @@ class _Cycle:
             if self.room.on_nodes(turn, allowed):
                 return replace(why, constraint=Constraint.MAKING_ROOM, predicted_start=self.floor.at)
             if self.floor.first is None and self.policies.reservation:
-                return replace(why, predicted_start=self.floor.reserve(turn.gang))
+                at = self.floor.reserve(turn.gang)
+                if at is not None:
+                    return replace(why, predicted_start=at)
         self._answers[key] = why
         return why
 

@@ -85,7 +85,7 @@ class Draft:
     def take(self, need: Need, row: int, count: int = 1) -> tuple[int, ...]:
         """Occupy room for ``count`` replicas; returns the slot each one shares (none for whole GPUs)."""
         self._remember(np.array([row]))
-        self.free[row] -= need.row * count
+        self.free[row] -= need.row if count == 1 else need.row * count
         return tuple(self._open(row, need.part) for _ in range(count)) if need.part else ()
 
     def take_all(self, need: Need, rows: Ints, counts: Ints) -> None:

@@ -5,6 +5,7 @@ Records, free amounts and sums are carried from one snapshot to the next, so a c
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class Held:
         return next(role for role in self.roles if role.role == name)
 
     def present(self, name: RoleName) -> frozenset[int]:
-        """Indexes of a role that are taken. Only a lost replica leaves its index free: one that failed would fail again."""
+        """Indexes of a role that are taken. Only a lost replica frees its index: one that failed would fail again."""
         return frozenset(
             status.id.index
             for status in self.job.replicas
@@ -78,7 +79,11 @@ class Holdings:
     measure: Measure
     held: Mapping[JobId, Held] = field(default_factory=dict)
     waiting: Mapping[JobId, Waiting] = field(default_factory=dict)
-    used: dict[QueueName, Ints] = field(default_factory=dict)
+    known: Mapping[int, Job] = field(default_factory=dict)
+    """Every job that was seen, by the identity of its object."""
+    releasing: tuple[Held, ...] = ()
+    resizable: tuple[Held, ...] = ()
+    used: Mapping[QueueName, Ints] = field(default_factory=dict)
     demands: dict[Demand, Demand] = field(default_factory=dict)
     """Equal demands are one object, so that the cycle may compare them by identity."""
     needs: dict[Shape, Need] = field(default_factory=dict)
@@ -110,52 +115,109 @@ class Holdings:
 
 
 def gather(table: NodeTable, jobs: Iterable[Job], previous: Holdings | None) -> Holdings:
-    """Sort jobs into those that hold and those that wait, reusing every record whose job is unchanged."""
+    """Sort jobs into those that hold and those that wait, reusing every record whose job is the same object."""
     old = previous
     if old is None or old.draft.table is not table:
         old = Holdings(draft=Draft.empty(table), measure=Measure(table))
-    held: dict[JobId, Held] = {}
-    waiting: dict[JobId, Waiting] = {}
-    changed: list[Job] = []
-    for job in jobs:
-        if job.holding:
-            known = old.held.get(job.id)
-            if known is not None and known.job is job:
-                held[job.id] = known
-            else:
-                changed.append(job)
-        elif job.placeable:
-            waits = old.waiting.get(job.id)
-            waiting[job.id] = waits if waits is not None and waits.job is job else _wait(job, old)
-    gone = [gang for job_id, gang in old.held.items() if job_id not in held]
-    if not gone and not changed:
+    members = list(jobs)
+    # Jobs that are known are kept alive, so that an object's id stands for it; comparing ids costs next to nothing.
+    present = dict(zip(map(id, members), members, strict=True))
+    gone = [old.known[number].id for number in old.known.keys() - present.keys()]
+    fresh = sorted((present[number] for number in present.keys() - old.known.keys()), key=lambda job: job.id)
+    if not gone and not fresh:
+        return old
+    update = _Update(old, present)
+    for job_id in gone:
+        update.remove(job_id)
+    for job in fresh:
+        update.add(job)
+    return update.done()
+
+
+class _Update:
+    """The next holdings in the making."""
+
+    def __init__(self, old: Holdings, known: Mapping[int, Job]) -> None:
+        self._old = old
+        self._known = known
+        self._held = dict(old.held)
+        self._waiting = dict(old.waiting)
+        self._used = dict(old.used)
+        self._draft = old.draft
+        self._removed: dict[JobId, Held] = {}
+
+    def remove(self, job_id: JobId) -> None:
+        """A job is gone, or is no longer what it was."""
+        self._waiting.pop(job_id, None)
+        gang = self._held.pop(job_id, None)
+        if gang is not None:
+            self._removed[job_id] = gang
+
+    def add(self, job: Job) -> None:
+        """A job is new, or has become something else."""
+        if not job.holding:
+            if job.placeable:
+                self._waiting[job.id] = _wait(job, self._old)
+            return
+        before = self._removed.get(job.id)
+        if before is not None and _occupies(job) == _occupies(before.job) and job.scale == before.job.scale:
+            del self._removed[job.id]
+            self._held[job.id] = _moved_on(before, job)
+        else:
+            self._held[job.id] = Held(**_facts(job), demand=_demand(job, self._old), roles=(), amounts=NOTHING)
+
+    def done(self) -> Holdings:
+        """Settle what was taken and given back, all of it in one step."""
+        starting = [gang for gang in self._held.values() if gang.amounts is NOTHING]
+        if self._removed or starting:
+            self._draft = self._old.draft.copy()
+            self._old.release(self._draft, [role for gang in self._removed.values() for role in gang.roles])
+            for gang in self._removed.values():
+                self._book(gang, -1)
+            for gang in starting:
+                placed = self._held[gang.job.id] = _hold(self._old, self._draft, gang)
+                self._book(placed, 1)
+            self._draft.commit()
         return Holdings(
-            draft=old.draft,
-            measure=old.measure,
-            held=held,
-            waiting=waiting,
-            used=old.used,
-            demands=old.demands,
-            needs=old.needs,
+            draft=self._draft,
+            measure=self._old.measure,
+            held=self._held,
+            waiting=self._waiting,
+            known=self._known,
+            releasing=tuple(gang for gang in self._held.values() if gang.releasing),
+            resizable=tuple(gang for gang in self._held.values() if gang.resizable),
+            used=self._used,
+            demands=self._old.demands,
+            needs=self._old.needs,
         )
-    draft = old.draft.copy()
-    used = dict(old.used)
-    old.release(draft, [role for gang in gone for role in gang.roles])
-    for gang in gone:
-        used[gang.job.spec.queue] = used[gang.job.spec.queue] - gang.amounts
-    for job in changed:
-        gang = held[job.id] = _hold(old, draft, job)
-        used[job.spec.queue] = used.get(job.spec.queue, 0) + gang.amounts
-    draft.commit()
-    return Holdings(
-        draft=draft,
-        measure=old.measure,
-        held=held,
-        waiting=waiting,
-        used=used,
-        demands=old.demands,
-        needs=old.needs,
-    )
+
+    def _book(self, gang: Held, sign: int) -> None:
+        queue = gang.job.spec.queue
+        self._used[queue] = self._used.get(queue, 0) + sign * gang.amounts
+
+
+NOTHING: Ints = np.zeros(0, dtype=np.int64)
+"""The amounts of a gang that has not been counted yet."""
+
+
+def _occupies(job: Job) -> tuple[object, ...]:
+    return tuple((status.id, status.node) for status in job.replicas if status.state in HOLDING_STATES)
+
+
+def _facts(job: Job) -> dict[str, Any]:
+    """What a record takes from its job alone."""
+    phase = job.phase
+    return {
+        "job": job,
+        "releasing": phase not in ACTIVE_PHASES,
+        "resizable": phase in RESIZABLE_PHASES and any(role.elastic for role in job.spec.roles),
+        "launched_at": _launched_at(job),
+    }
+
+
+def _moved_on(gang: Held, job: Job) -> Held:
+    """The same gang in the same place, in another phase."""
+    return Held(**_facts(job), demand=gang.demand, roles=gang.roles, amounts=gang.amounts)
 
 
 def _demand(job: Job, old: Holdings) -> Demand:
@@ -172,17 +234,17 @@ def _wait(job: Job, old: Holdings) -> Waiting:
     return Waiting(job=job, demand=_demand(job, old), promise=min(promises, default=None))
 
 
-def _hold(holdings: Holdings, draft: Draft, job: Job) -> Held:
-    demand = _demand(job, holdings)
+def _hold(holdings: Holdings, draft: Draft, gang: Held) -> Held:
+    """Take what a gang occupies, and count it."""
     rows = draft.table.rows
-    by_role: dict[RoleName, list[tuple[int, int]]] = {role.role: [] for role in demand.roles}
-    for status in job.replicas:
+    by_role: dict[RoleName, list[tuple[int, int]]] = {role.role: [] for role in gang.demand.roles}
+    for status in gang.job.replicas:
         # A replica on a node that no longer exists occupies nothing.
         if status.state in HOLDING_STATES and status.node in rows:
             by_role[status.id.role].append((status.id.index, rows[status.node]))
     roles = []
     amounts = np.zeros(len(holdings.measure.names), dtype=np.int64)
-    for role in demand.roles:
+    for role in gang.demand.roles:
         pairs = sorted(by_role[role.role])
         need = holdings.need(role.shape)
         where = tuple(row for _, row in pairs)
@@ -190,15 +252,7 @@ def _hold(holdings: Holdings, draft: Draft, job: Job) -> Held:
         amounts += holdings.measure.of_rows(need.row, where)
         indexes = tuple(index for index, _ in pairs)
         roles.append(HeldRole(role=role.role, shape=role.shape, indexes=indexes, rows=where, slots=slots))
-    return Held(
-        job=job,
-        demand=demand,
-        roles=tuple(roles),
-        releasing=job.phase not in ACTIVE_PHASES,
-        resizable=job.phase in RESIZABLE_PHASES and any(role.elastic for role in job.spec.roles),
-        launched_at=_launched_at(job),
-        amounts=amounts,
-    )
+    return Held(**_facts(gang.job), demand=gang.demand, roles=tuple(roles), amounts=amounts)
 
 
 def _launched_at(job: Job) -> Timestamp:

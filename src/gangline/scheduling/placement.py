@@ -111,12 +111,7 @@ class Placer:
     def place(self, demand: Demand, allowed: Bools | None = None) -> Layout | Shortfall:
         """Take room for the least that the gang can live with. On a shortfall nothing is taken."""
         if demand.plain and allowed is None:
-            role = demand.roles[0]
-            need = self.needs.of(role.shape)
-            possible = self._cached(need, packed=demand.packed).total
-            if possible < role.least:
-                return Shortfall(role, possible)
-            return (self._seat(role, need, role.least, demand, None),)
+            return self._place_plain(demand.roles[0], demand)
         worst: Shortfall | None = None
         for mask, level in self._options(demand, allowed):
             found = self._place_in(demand, mask)
@@ -128,6 +123,18 @@ class Placer:
             roles = [role for role in demand.roles if role.least] or list(demand.roles)
             worst = Shortfall(roles[0], 0, demand.within)
         return worst
+
+    def _place_plain(self, role: RoleDemand, demand: Demand) -> Layout | Shortfall:
+        """The same for one role that may go anywhere; a single replica needs no more than the best score."""
+        need = self.needs.of(role.shape)
+        known = self._cached(need, packed=demand.packed)
+        if known.total < role.least:
+            return Shortfall(role, known.total)
+        if role.least != 1:
+            return (self._seat(role, need, role.least, demand, None),) if role.least else ()
+        row = int(known.scores.argmin())
+        self.draft.take(need, row)
+        return (Seats(role, need, np.array([row]), ONE),)
 
     def extend(self, role: RoleDemand, wanted: int, demand: Demand, allowed: Bools | None = None) -> Seats | None:
         """Take room for up to ``wanted`` further replicas of one role; None when not even one fits."""

@@ -13,6 +13,7 @@ from typing import Any
 from gangline.errors import InvalidInputError
 from gangline.scheduling.plugins.costs import WorkLost
 from gangline.scheduling.plugins.filters import GpuType, NodeHealth, SelectorMatch, TaintToleration
+from gangline.scheduling.plugins.fragmentation import FragmentationGradient
 from gangline.scheduling.plugins.interface import Filter, JobOrder, QueueOrder, Score, VictimCost
 from gangline.scheduling.plugins.orders import DominantShare, LeastAttained, PriorityThenAge, ShortestFirst
 from gangline.scheduling.plugins.scores import Pack, Spread
@@ -52,6 +53,7 @@ BUILT_IN: Mapping[str, type[Any]] = {
     "dominant-share": DominantShare,
     "pack": Pack,
     "spread": Spread,
+    "fragmentation": FragmentationGradient,
     "work-lost": WorkLost,
     "node-health": NodeHealth,
     "selector-match": SelectorMatch,

@@ -52,16 +52,19 @@ class Attempt:
     def stopping(self, units: Sequence[Unit]) -> Plan | None:
         """The smallest set of units found whose going lets the gang in; None when all together would not do."""
         useful = self._useful(units)
-        if not useful or self._fit_without(useful) is None:
+        if not useful:
             return None
-        return self._trim(self._by_node(useful) or self._by_order(useful))
+        chosen = self._by_node(useful)
+        if chosen is None:
+            if self._fit_without(useful) is None:
+                return None
+            chosen = self._by_order(useful)
+        return self._trim(chosen)
 
     def moving(self, units: Sequence[Unit]) -> Plan | None:
         """Gangs to move so that this one fits, each of which fits again somewhere else; None when there are none."""
         useful = self._useful(units)
-        if not useful or not self._enough_in_total():
-            return None
-        chosen = self._by_node(useful)
+        chosen = self._by_node(useful) if useful else None
         if chosen is None or len(chosen) > 4 * MOVES_LIMIT:
             return None
         plan = self._trim(chosen)
@@ -89,7 +92,7 @@ class Attempt:
         self._draft.undo(mark)
         return None if isinstance(layout, Shortfall) else layout
 
-    def _enough_in_total(self) -> bool:
+    def enough_in_total(self) -> bool:
         """Whether what the gang needs is free somewhere, however scattered; moving cannot create any."""
         for role in self._demand.roles:
             need = self._placer.needs.of(role.shape)

@@ -16,6 +16,7 @@ from gangline.scheduling.draft import MANY
 from gangline.scheduling.measure import Measure
 from gangline.scheduling.table import Bools, Floats, Ints
 
+
 class Branch:
     """One queue in the tree, with what its jobs (and those of queues below it) use and ask for.
 
@@ -76,6 +77,8 @@ class QueueTree:
         typed = measure.typed
         self.typed = any((branch.ceiling[typed] < MANY).any() for branch in self.branches.values())
         """Whether any queue limits the GPUs of one type; otherwise nobody need count them."""
+        self.limited = any((branch.ceiling < MANY).any() for branch in self.branches.values())
+        """Whether any queue has a ceiling at all."""
 
     def _grow(self, known: Mapping[QueueName, Queue], name: QueueName, below: frozenset[QueueName]) -> Branch:
         if name not in self.branches:
@@ -123,7 +126,8 @@ class QueueTree:
     def settle(self) -> None:
         """Divide the cluster, from the root down, once everything used and asked for is counted."""
         self.root.deserved = self.root.entitled = self.measure.total
-        self._divide(self.root)
+        if len(self.branches) > 1 or any(not branch.queue.may_borrow for branch in self.branches.values()):
+            self._divide(self.root)
 
     def _divide(self, branch: Branch) -> None:
         if not branch.children:
@@ -141,6 +145,7 @@ class QueueTree:
                 # A share is of GPUs, whatever their type; only a limit can be about one type.
                 counted = slice(0, self.measure.typed.start)
                 child.ceiling[counted] = np.minimum(child.ceiling, entitled)[counted]
+                self.limited = True
             self._divide(child)
 
     def share(self, branch: Branch) -> float:
@@ -162,6 +167,8 @@ class QueueTree:
 
         ``relief`` is what the same queue would give up in exchange.
         """
+        if not self.limited:
+            return None
         for branch in leaf.path:
             over = branch.used + amounts - branch.ceiling
             if relief is not None:

@@ -113,7 +113,7 @@ class Floor:
 
     def releasing(self) -> list[Held]:
         """Gangs that are on their way out already."""
-        return [held for held in self.snapshot.held.values() if held.releasing]
+        return list(self.snapshot.holdings.releasing)
 
     def by_end(self) -> list[Held]:
         """Everybody who holds machines, those who will be gone first first."""

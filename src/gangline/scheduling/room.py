@@ -60,8 +60,8 @@ class Room:
             self._carry_out(turn, Plan(forced, layout))
             return True
         plan = attempt.stopping([unit for unit in self._units(turn) if unit not in forced])
-        if plan is None and self._policies.defragmentation and self._floor.first is None:
-            plan = attempt.moving(self._movable(turn))
+        if plan is None and self._policies.defragmentation and self._floor.first is None and attempt.enough_in_total():
+            plan = attempt.moving(self._all().movable(turn, self.busy()))
         if plan is None:
             return False
         self._carry_out(turn, Plan((*forced, *plan.units), plan.layout, plan.moves))
@@ -110,9 +110,6 @@ class Room:
 
     def _units(self, turn: Turn) -> list[Unit]:
         return self._all().for_turn(turn, self.busy())
-
-    def _movable(self, turn: Turn) -> list[Unit]:
-        return self._all().movable(turn, self.busy())
 
 
 def _shrinks(plan: Plan, beneficiary: Job) -> list[Shrink]:

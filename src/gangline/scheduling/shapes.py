@@ -26,7 +26,7 @@ class Shape:
 
     def amount(self, name: str) -> int:
         """How much of one resource each replica needs."""
-        return dict(self.amounts).get(name, 0)
+        return next((amount for each, amount in self.amounts if each == name), 0)
 
     @property
     def gpu_millis(self) -> int:

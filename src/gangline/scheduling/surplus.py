@@ -18,8 +18,9 @@ from gangline.scheduling.table import GPU, Bools
 
 def scale_down(snapshot: Snapshot, busy: Collection[JobId]) -> Iterator[Shrink]:
     """Take from every gang what it has beyond what its user wants, the highest indexes first."""
-    for job_id, gang in snapshot.held.items():
-        if job_id in busy or not gang.resizable:
+    for gang in snapshot.holdings.resizable:
+        job_id = gang.job.id
+        if job_id in busy:
             continue
         removed = tuple(
             ReplicaId(role.role, index)
@@ -43,9 +44,11 @@ class Surplus:
         """Extend the layouts of starting gangs in place; return how running ones grow."""
         running = [
             Waiting(job=gang.job, demand=gang.demand)
-            for job_id, gang in self._snapshot.held.items()
-            if gang.resizable and job_id not in busy and self._short(gang)
+            for gang in self._snapshot.holdings.resizable
+            if gang.job.id not in busy and self._short(gang)
         ]
+        if not starting and not running:
+            return ()
         line = Line(self._tree, self._floor.policies, self._snapshot.now)
         line.fill([*starting, *running])
         grows = []

@@ -1,6 +1,6 @@
 """Who could make room for a gang, in the order in which it would hurt least. Says nothing about whether it helps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,50 +40,35 @@ class Pool:
     """All gangs that may be stopped for others in this cycle, whoever those are, by queue and importance."""
 
     def __init__(self, snapshot: Snapshot, tree: QueueTree, policies: Policies) -> None:
+        self._snapshot = snapshot
         self._tree = tree
         self._policies = policies
-        self._now = snapshot.now
         self.wakes: list[Timestamp] = []
-        self._young: list[tuple[Branch, float, Timestamp]] = []
-        self._classes: dict[tuple[int, float], tuple[Branch, list[Unit]]] = {}
+        self._classes: dict[tuple[int, float], tuple[Branch, list[Held]]] = {}
+        self._known: dict[JobId, list[Unit]] = {}
         rank = policies.job_order.rank
-        ranked = [(rank(held.job, snapshot.now), held) for held in snapshot.held.values() if _may_be_stopped(held)]
-        levels = {each: level for level, each in enumerate(sorted({each for each, _ in ranked}, reverse=True))}
-        for each, held in ranked:
+        for held in snapshot.held.values():
             leaf = tree.branches.get(held.job.spec.queue)
-            if leaf is not None:
-                self._add(snapshot, held, leaf, each, levels[each])
-
-    def _add(self, snapshot: Snapshot, held: Held, leaf: Branch, rank: float, level: int) -> None:  # noqa: PLR0917
-        units = self._classes.setdefault((id(leaf), rank), (leaf, []))[1]
-        if held.resizable:
-            for role in surplus(held):
-                amounts = self._tree.measure.of_rows(snapshot.holdings.need(role.shape).row, role.rows)
-                units.append(Unit(held, (role,), False, SURPLUS_WEIGHT * (1 + level), amounts))
-        safe_at = Timestamp(held.launched_at + self._policies.minimum_run_seconds)
-        if safe_at > self._now:
-            self._young.append((leaf, rank, safe_at))
-            return
-        weight = 1.0 + self._policies.victim_cost.cost(held, self._now) + level * RANK_WEIGHT
-        roles = minimum(held) if held.resizable else held.roles
-        units.append(Unit(held, roles, True, weight, held.amounts))
+            if leaf is not None and not held.releasing and held.job.spec.policy.preemptible:
+                key = (id(leaf), rank(held.job, snapshot.now))
+                self._classes.setdefault(key, (leaf, []))[1].append(held)
+        ranks = sorted({each for _, each in self._classes}, reverse=True)
+        self._levels = {each: level for level, each in enumerate(ranks)}
 
     def for_turn(self, turn: Turn, taken: set[JobId]) -> list[Unit]:
         """What may be given up for this gang: less important in its own queue, above their share in others."""
-        self.wakes += [at for leaf, young, at in self._young if leaf is not turn.leaf or young > turn.rank]
         own: list[Unit] = []
         others: list[tuple[Branch, Unit]] = []
-        for (_, rank), (leaf, units) in self._classes.items():
+        for (_, rank), (leaf, gangs) in self._classes.items():
             if leaf is not turn.leaf:
-                others += [(leaf, unit) for unit in units if unit.gang.job.id not in taken]
-            elif rank > turn.rank:
-                own += [unit for unit in units if unit.gang.job.id not in taken]
-            elif rank == turn.rank:
+                if self._policies.reclaim:
+                    others += [(leaf, unit) for unit in self._units(gangs, rank, taken)]
+            elif self._policies.preemption and rank > turn.rank:
+                own += self._units(gangs, rank, taken)
+            elif self._policies.preemption and rank == turn.rank:
                 # Surplus competes on its own, behind everybody's minimum of the same importance.
-                own += [unit for unit in units if not unit.whole and unit.gang.job.id not in taken]
-        if not self._policies.preemption:
-            own = []
-        if self._policies.reclaim and others:
+                own += [unit for unit in self._units(gangs, rank, taken, surplus_only=True) if not unit.whole]
+        if others:
             own += self._reclaimable(turn, others)
         return sorted(own, key=_order)
 
@@ -91,12 +76,36 @@ class Pool:
         """Gangs, not more important than this one, that may be moved if all of them find another place."""
         units = [
             unit
-            for (_, rank), (_, units) in self._classes.items()
+            for (_, rank), (_, gangs) in self._classes.items()
             if rank >= turn.rank
-            for unit in units
-            if unit.whole and unit.gang.job.id not in taken
+            for unit in self._units(gangs, rank, taken)
+            if unit.whole
         ]
         return sorted(units, key=_order)
+
+    def _units(
+        self, gangs: Sequence[Held], rank: float, taken: set[JobId], *, surplus_only: bool = False
+    ) -> Iterator[Unit]:
+        for held in gangs:
+            if held.job.id in taken or (surplus_only and not held.resizable):
+                continue
+            if held.job.id not in self._known:
+                self._known[held.job.id] = list(self._divide(held, self._levels[rank]))
+            yield from self._known[held.job.id]
+
+    def _divide(self, held: Held, level: int) -> Iterator[Unit]:
+        """A gang as units: each surplus replica, then the rest of it unless it has only just started."""
+        if held.resizable:
+            for role in surplus(held):
+                amounts = self._tree.measure.of_rows(self._snapshot.holdings.need(role.shape).row, role.rows)
+                yield Unit(held, (role,), False, SURPLUS_WEIGHT * (1 + level), amounts)
+        now = self._snapshot.now
+        safe_at = Timestamp(held.launched_at + self._policies.minimum_run_seconds)
+        if safe_at > now:
+            self.wakes.append(safe_at)
+            return
+        weight = 1.0 + self._policies.victim_cost.cost(held, now) + level * RANK_WEIGHT
+        yield Unit(held, minimum(held) if held.resizable else held.roles, True, weight, held.amounts)
 
     def _reclaimable(self, turn: Turn, others: list[tuple[Branch, Unit]]) -> list[Unit]:
         """Units of other queues that may go, taken in order while every queue keeps what it deserves.
@@ -152,10 +161,6 @@ def _part(role: HeldRole, which: slice) -> HeldRole:
     return HeldRole(
         role=role.role, shape=role.shape, indexes=role.indexes[which], rows=role.rows[which], slots=role.slots[which]
     )
-
-
-def _may_be_stopped(gang: Held) -> bool:
-    return not gang.releasing and gang.job.spec.policy.preemptible
 
 
 def _spare(branch: Branch, amounts: Ints, contended: Bools, left: dict[int, Ints]) -> bool:

@@ -16,10 +16,14 @@ from gangline.model import (
     Resources,
     RoleName,
     RoleSpec,
+    Tenant,
     Timestamp,
 )
+from gangline.model.sweep import Objective, Parameter, Sweep, SweepId, SweepSpec
 
 START = Timestamp(1_000_000.0)
+GRID = (Parameter("layers", ("1", "2", "3")), Parameter("rate", ("0.1", "0.01")))
+ACCURACY = Objective("accuracy")
 
 
 class FakeClock:
@@ -73,3 +77,27 @@ def make_node(name: str = "node-0", *, cpu: float = 8, memory_gib: float = 32, g
     """Return a node of eight cores."""
     capacity = Resources(cpu_millis=int(cpu * 1000), memory_mib=int(memory_gib * 1024), gpu_millis=gpus * 1000)
     return Node(name=NodeName(name), capacity=capacity, **fields)
+
+
+def make_sweep(
+    name: str = "grid",
+    *,
+    sweep_id: str = "sweep-1",
+    at: float = START,
+    tenant: str = "default",
+    template: JobSpec | None = None,
+    parameters: tuple[Parameter, ...] = GRID,
+    parallelism: int | None = None,
+    objective: Objective | None = ACCURACY,
+    **fields: Any,
+) -> Sweep:
+    """Return a grid of six trials that was just submitted; further fields say how far it is."""
+    command = ("python", "train.py", *(f"$({parameter.name})" for parameter in parameters))
+    spec = SweepSpec(
+        name=name,
+        template=template or make_spec(name, roles=(make_role(command=command),), tenant=Tenant(tenant)),
+        parameters=parameters,
+        parallelism=parallelism,
+        objective=objective,
+    )
+    return Sweep(id=SweepId(sweep_id), spec=spec, created_at=Timestamp(at), **fields)

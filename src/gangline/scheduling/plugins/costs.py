@@ -2,19 +2,16 @@
 
 from gangline.model import Timestamp
 from gangline.scheduling.holdings import Held
+from gangline.scheduling.table import CPU, GPU
 
 
 class WorkLost:
-    """The default: GPU seconds since the gang was last launched (processor seconds count a hundredth).
+    """The default: GPU seconds since the gang was last launched (a processor second counts a hundredth of one).
 
     The model does not say when a gang saved its last checkpoint, so the launch is the last moment known to be safe.
     """
 
     def cost(self, gang: Held, now: Timestamp) -> float:
         """Seconds since launch times the size of the gang."""
-        size = sum(_weight(role.shape.gpu_millis) * len(role.rows) for role in gang.roles)
+        size = float(gang.amounts[GPU]) / 1000 + float(gang.amounts[CPU]) / 100_000
         return max(now - gang.launched_at, 0.0) * size
-
-
-def _weight(gpu_millis: int) -> float:
-    return gpu_millis / 1000 if gpu_millis else 0.01

@@ -3,6 +3,9 @@
 The idea is the fragmentation gradient (Weng et al., ATC'23): for every kind of replica that usually arrives, ask
 how much of a node's free GPU capacity that kind could not use; average over the kinds by how often they arrive.
 The score of a node is how much that average grows when the replica is put there.
+
+One thing is added to the published idea: free GPUs that the free processors of their node can no longer feed. The
+average sees them only once no kind of replica fits any more, which is too late to steer around.
 """
 
 from collections.abc import Iterable
@@ -14,11 +17,20 @@ from gangline.scheduling.shapes import GPU_MILLIS, Shape
 from gangline.scheduling.table import CPU, MEMORY, WHOLE_GPUS, Bools, Floats, Ints, NodeTable
 
 TYPICAL: tuple[tuple[Shape, float], ...] = tuple(
-    (Shape(amounts=(("cpu_millis", 4 * gpu_millis), ("gpu_millis", gpu_millis), ("memory_mib", 8 * gpu_millis))), weight)
+    (
+        Shape(amounts=(("cpu_millis", 4 * gpu_millis), ("gpu_millis", gpu_millis), ("memory_mib", 8 * gpu_millis))),
+        weight,
+    )
     for gpu_millis, weight in ((500, 0.2), (1000, 0.45), (2000, 0.1), (4000, 0.1), (8000, 0.15))
 )
 """What is assumed to arrive when nobody says: mostly single GPUs, some halves, some whole nodes."""
 
+
+STARVATION_WEIGHT = 0.2
+"""What a GPU without processors counts against one that is stranded."""
+
+TIE_WEIGHT = 1e-3
+"""Between nodes that are equally good, the fuller one."""
 
 WORTH_SORTING = 256
 """Below this many rows it is quicker to judge each than to find out which are alike."""
@@ -38,6 +50,9 @@ class FragmentationGradient:
         self._part: Ints = np.array([shape.gpu_part for shape in self._shapes])
         parts, self._part_numbers = np.unique(self._part, return_inverse=True)
         self._bounds: Ints = np.where(parts > 0, parts, GPU_MILLIS)
+        gpu_millis = float((self._whole * GPU_MILLIS + self._part) @ self._weights)
+        busy = self._whole + self._part > 0
+        self._cpu_per_gpu = float(self._cpu[busy] @ self._weights[busy]) / max(gpu_millis, 1.0)
         self._table: NodeTable | None = None
         self._typed: Bools = np.zeros((0, 0), dtype=np.bool_)
 
@@ -56,7 +71,8 @@ class FragmentationGradient:
     def _gradient(self, need: Need, state: Ints, slots: Ints) -> Floats:
         after, after_slots = _with_one_more(need, state, slots)
         both = self._fragmentation(np.vstack([after, state]), np.vstack([after_slots, slots]))
-        return np.asarray(both[: len(state)] - both[len(state) :])
+        growth = np.round(both[: len(state)] - both[len(state) :], 4)
+        return np.asarray(growth + TIE_WEIGHT * _free_gpus(state, slots))
 
     def _types(self, draft: Draft, rows: Ints) -> Ints:
         """The GPU type of every row; also remembers which typical shapes each type suits."""
@@ -74,7 +90,8 @@ class FragmentationGradient:
         whole = state[:, 2]
         free = levels.sum(axis=1) + whole * GPU_MILLIS
         roomy = (whole[:, None] > self._whole) | (
-            (whole[:, None] >= self._whole) & ((self._part == 0) | (levels.max(axis=1, initial=0)[:, None] >= self._part))
+            (whole[:, None] >= self._whole)
+            & ((self._part == 0) | (levels.max(axis=1, initial=0)[:, None] >= self._part))
         )
         runs = (
             roomy
@@ -86,7 +103,12 @@ class FragmentationGradient:
         # Whole GPUs cannot use any GPU that is shared; a part cannot use those with less than it left.
         small = (levels[:, :, None] * (levels[:, :, None] < self._bounds)).sum(axis=1)
         stranded = np.where(runs, small[:, self._part_numbers], free[:, None])
-        return np.asarray(stranded @ self._weights)
+        starved = np.maximum(free - state[:, 0] / max(self._cpu_per_gpu, 1e-9), 0.0)
+        return np.asarray(stranded @ self._weights + STARVATION_WEIGHT * starved)
+
+
+def _free_gpus(state: Ints, slots: Ints) -> Floats:
+    return np.asarray(state[:, 2] + np.maximum(slots, 0).sum(axis=1) / GPU_MILLIS)
 
 
 def _with_one_more(need: Need, state: Ints, slots: Ints) -> tuple[Ints, Ints]:

@@ -27,15 +27,24 @@ class ShortestFirst(PriorityThenAge):
         return (float("inf") if declared is None else declared,)
 
 
-class LeastAttained:
-    """Two levels by GPU time used so far (Tiresias, NSDI'19): long jobs make way for those that have had little."""
+LEVEL_APART = 1e12
+"""More than any submission time in seconds."""
 
-    def __init__(self, threshold_gpu_seconds: float = 57_600.0) -> None:
+
+class LeastAttained:
+    """Two levels by GPU time used so far (Tiresias, NSDI'19): long jobs make way for those that have had little.
+
+    With ``older_first`` an older job may also stop a younger one of its own level, as in the original.
+    """
+
+    def __init__(self, threshold_gpu_seconds: float = 57_600.0, *, older_first: bool = False) -> None:
         self._threshold = threshold_gpu_seconds
+        self._older_first = older_first
 
     def rank(self, job: Job, now: Timestamp) -> float:
-        """0 below the threshold, 1 from there on."""
-        return float(attained_gpu_seconds(job, now) >= self._threshold)
+        """The level; with ``older_first``, the submission time behind it."""
+        level = float(attained_gpu_seconds(job, now) >= self._threshold)
+        return LEVEL_APART * level + job.created_at if self._older_first else level
 
     def key(self, job: Job, now: Timestamp) -> tuple[float, ...]:
         """Nothing further: first come, first served inside a level."""

@@ -1,0 +1,128 @@
+"""What came of a simulation: waiting, completion, utilisation, fairness, evictions; as values, text and plot."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangline.model import ACTIVE_PHASES, Job, Node, Phase
+from gangline.simulator.run import Outcome
+
+LONG_WAIT_SECONDS = 15 * 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One run in numbers. Times are seconds; shares lie between 0 and 1.
+
+    ``fairness`` is Jain's index of the mean slowdown per queue: 1 when all queues are slowed down alike.
+    """
+
+    jobs: int
+    completed: int
+    mean_wait: float
+    median_wait: float
+    p95_wait: float
+    long_waits: float
+    mean_completion: float
+    makespan: float
+    utilisation: float
+    fairness: float
+    evictions: int
+
+
+def summarise(outcome: Outcome, nodes: Sequence[Node]) -> Summary:
+    """Reduce a run to its numbers."""
+    waits = sorted(_wait(job) for job in outcome.jobs if job.started_at is not None) or [0.0]
+    done = [job for job in outcome.jobs if job.phase is Phase.COMPLETED]
+    completions = [ended_at(job) - job.created_at for job in done] or [0.0]
+    begun = min((job.created_at for job in outcome.jobs), default=outcome.ended_at)
+    makespan = max((ended_at(job) for job in done), default=begun) - begun
+    gpus = sum(node.capacity.gpus for node in nodes)
+    return Summary(
+        jobs=len(outcome.jobs),
+        completed=len(done),
+        mean_wait=statistics.fmean(waits),
+        median_wait=statistics.median(waits),
+        p95_wait=waits[int(0.95 * (len(waits) - 1))],
+        long_waits=sum(wait > LONG_WAIT_SECONDS for wait in waits) / len(waits),
+        mean_completion=statistics.fmean(completions),
+        makespan=makespan,
+        utilisation=sum(map(gpu_seconds, outcome.jobs)) / (gpus * makespan) if gpus and makespan else 0.0,
+        fairness=_fairness(done),
+        evictions=sum(entry.phase is Phase.RESUMED for job in outcome.jobs for entry in job.history),
+    )
+
+
+def gpu_seconds(job: Job) -> float:
+    """GPU time a finished job has held."""
+    seconds = sum(
+        following.at - entry.at
+        for entry, following in zip(job.history, job.history[1:], strict=False)
+        if entry.phase in ACTIVE_PHASES
+    )
+    return seconds * sum(role.resources.gpus * role.replicas for role in job.spec.roles)
+
+
+def ended_at(job: Job) -> float:
+    """When the work was done: the last replica's exit, before results were stored and machines freed."""
+    exits = [status.finished_at for status in job.replicas if status.finished_at is not None]
+    return max(exits, default=job.history[-1].at)
+
+
+def _wait(job: Job) -> float:
+    first = next(entry.at for entry in job.history if entry.phase in ACTIVE_PHASES)
+    return first - job.created_at
+
+
+def _fairness(jobs: Sequence[Job]) -> float:
+    slowdowns: dict[str, list[float]] = defaultdict(list)
+    for job in jobs:
+        ran = max(
+            sum(b.at - a.at for a, b in zip(job.history, job.history[1:], strict=False) if a.phase in ACTIVE_PHASES),
+            1.0,
+        )
+        slowdowns[job.spec.queue].append((ended_at(job) - job.created_at) / ran)
+    means = [statistics.fmean(values) for values in slowdowns.values()] or [1.0]
+    return sum(means) ** 2 / (len(means) * sum(mean * mean for mean in means))
+
+
+COLUMNS: Mapping[str, str] = {
+    "jobs": "{:d}",
+    "completed": "{:d}",
+    "mean_wait": "{:.0f} s",
+    "median_wait": "{:.0f} s",
+    "p95_wait": "{:.0f} s",
+    "long_waits": "{:.1%}",
+    "mean_completion": "{:.0f} s",
+    "makespan": "{:.0f} s",
+    "utilisation": "{:.1%}",
+    "fairness": "{:.3f}",
+    "evictions": "{:d}",
+}
+
+
+def table(summaries: Mapping[str, Summary]) -> str:
+    """Runs side by side, one column each."""
+    lines = [["", *summaries]]
+    for name, pattern in COLUMNS.items():
+        lines.append([name.replace("_", " "), *(pattern.format(getattr(each, name)) for each in summaries.values())])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+
+
+def plot_waits(outcomes: Mapping[str, Outcome], path: Path) -> None:
+    """Draw how many jobs waited how long, one line per run. Needs matplotlib (the ``plot`` extra)."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5))
+    axes = figure.subplots()
+    for name, outcome in outcomes.items():
+        waits = sorted(_wait(job) for job in outcome.jobs if job.started_at is not None)
+        axes.plot([max(wait, 1.0) for wait in waits], [(i + 1) / len(waits) for i in range(len(waits))], label=name)
+    axes.set_xscale("log")
+    axes.set_xlabel("waiting time (s)")
+    axes.set_ylabel("share of jobs")
+    axes.legend()
+    figure.savefig(path)
