@@ -6,7 +6,7 @@ a function of the order. So it may die between any two writes: the next life fin
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from gangline.lifecycle.events import (
     ReplicaLost,
     ReplicaStarted,
 )
-from gangline.model import Clock, Gang, GangId, GangReplica, JobId, Metric, Node, ReplicaId, Resources
+from gangline.model import Clock, Gang, GangId, GangReplica, JobId, JobSpec, Metric, Node, ReplicaId, Resources
 
 _log = logging.getLogger(__name__)
 _REFUSAL_SECONDS = 30.0
@@ -139,7 +139,7 @@ class KubernetesEngine:
         """End every replica and free everything; see Engine."""
         await self._watcher.synced()
         state = self._gangs.state(gang_id)
-        if state.taking_down is not None:
+        if state.taking_down is not None and not state.taking_down.done():
             # Pods the first order is still reading are not marked yet; asking twice does no harm.
             await self._remover.ask_to_end(self.view.pods_of(gang_id).values(), grace_seconds)
             return
@@ -172,6 +172,11 @@ class KubernetesEngine:
         found = await self._client.list(CONFIG_MAPS, namespace=self._namespace, labels=labels)
         for namespace in {item.metadata.namespace for item in found.items or ()}:
             await self._client.delete_all(CONFIG_MAPS, labels=labels, namespace=namespace)
+
+    async def send_code(self, job_id: JobId, spec: JobSpec) -> None:
+        """Put a submitted job's code archive into the cluster, for a controller that does not share our disk."""
+        if spec.code is not None:
+            await self._launcher.send_code(Gang(id=GangId(job_id, 0), spec=spec, replicas=()))
 
     async def close(self) -> None:
         """Let go of what this process holds; gangs go on."""
@@ -253,7 +258,7 @@ class KubernetesEngine:
         await self._remover.ask_to_end(unmarked, grace_seconds)
         await self._remover.until_gone(state)
 
-    async def _insistently(self, act: "Any") -> None:
+    async def _insistently(self, act: Callable[[], Awaitable[None]]) -> None:
         """Do something that must be done, however long the API server is away."""
         while True:
             try:
@@ -375,8 +380,9 @@ class KubernetesEngine:
     def _tell(self, event: EngineEvent | Metric) -> None:
         self._queue.put_nowait(event)
 
-    def _delete_late(self, pods: "Any") -> None:
-        self._spawn(self._insistently(lambda: self._remover.ask_to_end(tuple(pods), 0)), name="late pods")
+    def _delete_late(self, pods: Iterable[Pod]) -> None:
+        late = tuple(pods)
+        self._spawn(self._insistently(lambda: self._remover.ask_to_end(late, 0)), name="late pods")
 
     def _spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> "asyncio.Task[None]":
         task = asyncio.create_task(work, name=name)

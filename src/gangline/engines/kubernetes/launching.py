@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.capacity import gpu_resource
@@ -44,19 +44,12 @@ from gangline.model import Gang, GangReplica, JobId
 NETWORK_POLICIES = Resource(
     group="networking.k8s.io", plural="networkpolicies", kind="NetworkPolicy", type=GenericObject
 )
+_CODE_LOOKS = 10
+_CODE_PAUSE_SECONDS = 0.5
 
 
 class Owners(Protocol):
     """Knows the object that stands for a job, where the cluster itself is the record."""
-
-    async def remove_strays(self, job_id: JobId) -> None:
-        """Delete what an earlier life left when it died between the last pod and the rest: only labels find it."""
-        labels = names.job_labels(self._controller, job_id)
-        for resource in (SERVICES, NETWORK_POLICIES, CONFIG_MAPS):
-            part = Part.HOSTS if resource is CONFIG_MAPS else Part.NETWORK
-            found = await self._client.list(resource, namespace=self._namespace, labels={**labels, names.PART: part})
-            for item in found.items or ():
-                await self._delete(resource, item.metadata.name, item.metadata.namespace)
 
     async def owner_of(self, job_id: JobId) -> OwnerReference | None:
         """Return what everything of this job belongs to."""
@@ -115,6 +108,11 @@ class Launcher:
                 raise
             raise RefusedError(refusal) from error
 
+    async def send_code(self, gang: Gang) -> None:
+        """Send the code archive of a job that a controller elsewhere will launch."""
+        gang = self._completed(gang)
+        await self._send_code(gang, await self._surroundings(gang))
+
     async def remove_shared(self, state: GangState) -> None:
         """Delete the service, the network policy and the hostfile of an attempt that is gone."""
         name = names.job_name(state.name, state.gang_id.job_id)
@@ -123,6 +121,16 @@ class Launcher:
             self._delete(NETWORK_POLICIES, name, state.namespace),
             self._delete(CONFIG_MAPS, f"{name}-hosts", state.namespace),
         )
+
+    async def remove_strays(self, job_id: JobId) -> None:
+        """Delete what an earlier life left when it died between the last pod and the rest: only labels find it."""
+        labels = names.job_labels(self._controller, job_id)
+        kinds: tuple[Resource[Any], ...] = (SERVICES, NETWORK_POLICIES, CONFIG_MAPS)
+        for resource in kinds:
+            part = Part.HOSTS if resource is CONFIG_MAPS else Part.NETWORK
+            found = await self._client.list(resource, namespace=self._namespace, labels={**labels, names.PART: part})
+            for item in found.items or ():
+                await self._delete(resource, item.metadata.name, item.metadata.namespace)
 
     async def owner_of(self, job_id: JobId) -> OwnerReference | None:
         """Return the object that stands for a job, where there is one."""
@@ -197,13 +205,16 @@ class Launcher:
         await self._create(CONFIG_MAPS, gang_to_code(gang, archive, around))
 
     async def _find_code(self, gang: Gang) -> None:
-        """The archive was sent by whoever submitted the job; make sure of it before pods wait for it in vain."""
+        """Wait for the archive that whoever submitted the job is sending, before pods wait for it in vain."""
         name = f"{names.job_name(gang.spec.name, gang.id.job_id)}-code"
-        try:
-            await self._client.get(CONFIG_MAPS, name, namespace=gang.spec.tenant)
-        except NotFoundError as error:
-            message = f"the code archive {gang.spec.code} is neither here nor in the cluster; submit the job again"
-            raise RefusedError(Refusal(reason="CodeMissing", message=message, permanent=True)) from error
+        for _ in range(_CODE_LOOKS):
+            try:
+                await self._client.get(CONFIG_MAPS, name, namespace=gang.spec.tenant)
+                return
+            except NotFoundError:
+                await asyncio.sleep(_CODE_PAUSE_SECONDS)
+        message = f"the code archive {gang.spec.code} is neither here nor in the cluster; submit the job again"
+        raise RefusedError(Refusal(reason="CodeMissing", message=message, permanent=True))
 
     async def _create_pods(
         self, state: GangState, gang: Gang, replicas: Iterable[GangReplica], around: Surroundings

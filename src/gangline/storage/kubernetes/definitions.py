@@ -34,7 +34,7 @@ def _count(least: int) -> Schema:
 
 
 def _choice(*values: str) -> Schema:
-    return {"type": "string", "enum": list(values)}
+    return {"type": "string", "enum": [str(value) for value in values]}
 
 
 def _object(properties: dict[str, Schema], **rest: Any) -> Schema:

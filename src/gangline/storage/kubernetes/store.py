@@ -388,15 +388,17 @@ class KubernetesStore:
         except KubeError as error:
             raise StorageError(f"job '{job_id}' cannot be read: {error}") from error
         self._kept.pop(job_id, None)
-        found = await self._find_id(job_id)
+        found = await self._look_up(job_id)
         if found is None:
             raise NotFoundError("job", job_id)
         return found
 
     async def _find_id(self, job_id: JobId) -> Kept | None:
-        """Look a job up by its id: the label says it, or, for a job applied by hand, its uid."""
-        if self._up_to_date:
-            return self._kept.get(job_id)
+        """Look a job up by its id, without asking the server where ``follow`` keeps us up to date."""
+        return self._kept.get(job_id) if self._up_to_date else await self._look_up(job_id)
+
+    async def _look_up(self, job_id: JobId) -> Kept | None:
+        """Ask the server for a job by its id: the label says it, or, for a job applied by hand, its uid."""
         try:
             labelled = await self._client.list(JOBS, namespace=self._scope, labels={JOB_ID: job_id})
             for item in labelled.items or ():

@@ -1,0 +1,104 @@
+"""The engine on a cluster in memory: what only a scripted one can be made to do."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gangline.engines.kubernetes import KubernetesEngine
+from gangline.kube import NODES, PODS
+from gangline.lifecycle.events import ReplicaLost
+from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, Resources
+from gangline.testing.builders import FakeClock, make_role, make_spec
+from gangline.testing.engine_suite import NewsReader
+from tests.engines.kubernetes.fake_cluster import FakeCluster
+
+ROLE = make_role(image="busybox", replicas=2, resources=Resources(cpu_millis=3000, memory_mib=1024))
+
+
+def make_gang(attempt: int = 1) -> Gang:
+    spec = make_spec(roles=(ROLE,))
+    replicas = tuple(GangReplica(id=ReplicaId(ROLE.name, index), node=NodeName("node-0")) for index in range(2))
+    return Gang(id=GangId(JobId("job-1"), attempt), spec=spec, replicas=replicas)
+
+
+def foreign_pod(name: str, node: str, cpu: str) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    return {"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [container]}}
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+async def engine(cluster: FakeCluster) -> AsyncIterator[KubernetesEngine]:
+    engine = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    yield engine
+    await engine.close()
+
+
+async def settled() -> None:
+    """Let everything that is ready run."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_pods_of_others_count_as_used(cluster: FakeCluster, engine: KubernetesEngine) -> None:
+    await cluster.create(PODS, foreign_pod("theirs", "node-1", "1500m"))
+    first, second = await engine.nodes()
+    assert (first.foreign.cpu_millis, first.foreign_pods) == (0, 0)
+    assert (second.foreign.cpu_millis, second.foreign_pods) == (1500, 1)
+    await cluster.delete(PODS, "theirs")
+    await settled()
+    assert (await engine.nodes())[1].foreign_pods == 0
+
+
+async def test_own_pods_are_not_foreign_but_those_of_a_gang_nobody_ordered_are(cluster: FakeCluster) -> None:
+    first = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    await first.run(make_gang())
+    await settled()
+    assert (await first.nodes())[0].foreign.cpu_millis == 0
+    await first.close()
+    second = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    assert (await second.nodes())[0].foreign.cpu_millis == 6000
+    await second.run(make_gang())
+    assert (await second.nodes())[0].foreign.cpu_millis == 0
+    await second.close()
+
+
+async def test_a_refused_place_counts_as_taken_for_a_while(cluster: FakeCluster, engine: KubernetesEngine) -> None:
+    news = NewsReader(engine)
+    await engine.run(make_gang())
+    await settled()
+    name, body = next(iter(cluster.pods().items()))
+    cluster.change(PODS, name, {**body, "status": {"phase": "Failed", "reason": "OutOfcpu", "message": "full"}})
+    (lost,) = await news.wait_for(ReplicaLost)
+    assert lost.message == "node-0 refused it: full"
+    assert (await engine.nodes())[0].foreign.cpu_millis == 3000
+    await news.close()
+
+
+async def test_a_removed_node_loses_its_replicas(cluster: FakeCluster, engine: KubernetesEngine) -> None:
+    news = NewsReader(engine)
+    await engine.run(make_gang())
+    await settled()
+    await cluster.delete(NODES, "node-0")
+    lost = await news.wait_for(ReplicaLost, count=2)
+    assert {event.message for event in lost} == {"node node-0 does not answer"}
+    await news.close()
+
+
+async def test_a_pod_of_an_earlier_attempt_does_not_live_on(cluster: FakeCluster, engine: KubernetesEngine) -> None:
+    await engine.run(make_gang(attempt=1))
+    await settled()
+    await engine.run(make_gang(attempt=2))
+    await settled()
+    assert {body["metadata"]["labels"]["gangline.dev/attempt"] for body in cluster.pods().values()} == {"2"}
+
+
+async def test_nodes_that_did_not_change_are_the_same_objects(engine: KubernetesEngine) -> None:
+    before = await engine.nodes()
+    assert all(one is other for one, other in zip(before, await engine.nodes(), strict=True))

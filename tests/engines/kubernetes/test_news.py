@@ -1,0 +1,139 @@
+"""What pod states mean."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangline.engines.kubernetes.names import ReplicaKey
+from gangline.engines.kubernetes.news import Circumstances, pod_news, refused_by_node
+from gangline.kube import Pod
+from gangline.lifecycle.events import GangFailed, ReplicaExited, ReplicaLost, ReplicaStarted
+from gangline.model import GangId, JobId, ReplicaId, RoleName, Timestamp
+
+KEY = ReplicaKey(GangId(JobId("job-1"), 2), ReplicaId(RoleName("worker"), 0), 1)
+NOW = Timestamp(2_000_000_000.0)
+BEGAN = "2026-01-01T00:00:00Z"
+ENDED = "2026-01-01T00:01:00Z"
+
+
+def make_pod(state: dict[str, Any] | None = None, *, deleted: str | None = None, **status: Any) -> Pod:
+    containers = [{"name": "main", "state": state}] if state else []
+    body = {
+        "metadata": {"name": "pod", **({"deletionTimestamp": deleted} if deleted else {})},
+        "spec": {
+            "nodeName": "node-1",
+            "terminationGracePeriodSeconds": 30,
+            "containers": [{"name": "main", "resources": {"limits": {"memory": "64Mi"}}}],
+        },
+        "status": {"containerStatuses": containers, **status},
+    }
+    return msgspec.convert(body, Pod, strict=False)
+
+
+def terminated(code: int, **fields: Any) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "startedAt": BEGAN, "finishedAt": ENDED, **fields}}
+
+
+RUNNING = {"running": {"startedAt": BEGAN}}
+CASES: dict[str, tuple[Pod, dict[str, bool], list[tuple[type, Any]]]] = {
+    "waiting to be created": (make_pod({"waiting": {"reason": "ContainerCreating"}}), {}, []),
+    "running": (make_pod(RUNNING), {}, [(ReplicaStarted, None)]),
+    "exited": (make_pod(terminated(3)), {}, [(ReplicaStarted, None), (ReplicaExited, 3)]),
+    "out of memory": (
+        make_pod(terminated(137, reason="OOMKilled")),
+        {},
+        [(ReplicaStarted, None), (ReplicaExited, "out of memory: it used more than its 64Mi")],
+    ),
+    "no such command": (
+        make_pod(terminated(128, reason="StartError", message="exec: executable file not found in $PATH")),
+        {},
+        [(ReplicaExited, 127)],
+    ),
+    "command that may not be run": (
+        make_pod(terminated(128, reason="StartError", message="permission denied")),
+        {},
+        [(ReplicaExited, 126)],
+    ),
+    "image cannot be pulled": (
+        make_pod({"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}),
+        {},
+        [(GangFailed, "ImageUnavailable")],
+    ),
+    "first failed pull may be an accident": (make_pod({"waiting": {"reason": "ErrImagePull"}}), {}, []),
+    "hopeless but on its way out": (
+        make_pod({"waiting": {"reason": "ImagePullBackOff"}}),
+        {"ordered_away": True},
+        [],
+    ),
+    "init container failed": (
+        make_pod(None, phase="Failed", initContainerStatuses=[{"name": "gangline-code", "state": terminated(2)}]),
+        {},
+        [(GangFailed, "InitContainerFailed")],
+    ),
+    "refused by the kubelet": (
+        make_pod(None, phase="Failed", reason="OutOfcpu", message="no cpu"),
+        {},
+        [(ReplicaLost, "node-1 refused it: no cpu")],
+    ),
+    "evicted": (
+        make_pod(terminated(137), phase="Failed", reason="Evicted", message="disk"),
+        {},
+        [(ReplicaStarted, None), (ReplicaLost, "Evicted on node-1: disk")],
+    ),
+    "deleted by somebody else while it ran": (
+        make_pod(RUNNING, deleted="2026-01-01T00:02:00Z"),
+        {},
+        [(ReplicaStarted, None), (ReplicaLost, "its pod was deleted by somebody else")],
+    ),
+    "killed by that deletion": (
+        make_pod(terminated(143), deleted="2026-01-01T00:01:30Z"),
+        {},
+        [(ReplicaStarted, None), (ReplicaLost, "its pod was deleted by somebody else")],
+    ),
+    "deleted long after it had exited": (
+        make_pod(terminated(0), deleted="2026-01-01T01:00:00Z"),
+        {},
+        [(ReplicaStarted, None), (ReplicaExited, 0)],
+    ),
+    "stopped as ordered": (
+        make_pod(terminated(143), deleted="2026-01-01T00:01:30Z"),
+        {"ordered_away": True},
+        [(ReplicaStarted, None), (ReplicaExited, 143)],
+    ),
+    "gone without a word": (
+        make_pod(RUNNING),
+        {"gone": True},
+        [(ReplicaStarted, None), (ReplicaLost, "its pod is gone")],
+    ),
+    "node lost": (
+        make_pod(RUNNING),
+        {"node_lost": True},
+        [(ReplicaStarted, None), (ReplicaLost, "node node-1 does not answer")],
+    ),
+    "exited before its node was lost": (
+        make_pod(terminated(0)),
+        {"node_lost": True},
+        [(ReplicaStarted, None), (ReplicaExited, 0)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("pod", "around", "want"), CASES.values(), ids=CASES)
+def test_pod_state_is_news(pod: Pod, around: dict[str, bool], want: list[tuple[type, Any]]) -> None:
+    events = list(pod_news(KEY, pod, Circumstances(now=NOW, **around)))
+    assert [type(event) for event in events] == [kind for kind, _ in want]
+    for event, (_, fact) in zip(events, want, strict=True):
+        assert (event.job_id, event.attempt) == ("job-1", 2)
+        if fact is not None:
+            assert fact in (getattr(event, name, None) for name in ("exit_code", "message", "reason"))
+
+
+def test_times_are_the_kubelets() -> None:
+    started, exited = pod_news(KEY, make_pod(terminated(0)), Circumstances(now=NOW))
+    assert exited.at - started.at == 60
+
+
+def test_a_refusal_is_told_from_a_failure() -> None:
+    assert refused_by_node(make_pod(None, phase="Failed", reason="OutOfpods"))
+    assert not refused_by_node(make_pod(terminated(1), phase="Failed"))

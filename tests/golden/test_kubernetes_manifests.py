@@ -1,0 +1,148 @@
+"""Rendered objects, compared whole with files that people can read. ``--update-golden`` is not a flag: delete a file and
+run the test twice; the first run writes it and fails, so that nobody accepts a change without looking at it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gangline.engines.kubernetes.installation import Installation, installation_objects
+from gangline.engines.kubernetes.manifests import (
+    Surroundings,
+    gang_to_code,
+    gang_to_hosts,
+    gang_to_network_policy,
+    gang_to_pods,
+    gang_to_service,
+)
+from gangline.kube import OwnerReference
+from gangline.model import (
+    Framework,
+    Gang,
+    GangId,
+    GangReplica,
+    JobId,
+    JobSpec,
+    NodeName,
+    PlacementRule,
+    ReplicaId,
+    Resources,
+    RoleName,
+    Tenant,
+    Toleration,
+)
+from gangline.storage.kubernetes import DEFINITIONS
+from gangline.testing.builders import make_role, make_spec
+
+FOLDER = Path(__file__).parent / "kubernetes"
+OWNER = OwnerReference(api_version="gangline.dev/v1", kind="Job", name="mnist", uid="11111111-2222")
+TEMPLATE = {
+    "metadata": {"labels": {"team": "vision"}, "annotations": {"note": "kept"}},
+    "spec": {
+        "serviceAccountName": "reader",
+        "affinity": {"nodeAffinity": {}},
+        "securityContext": {"runAsUser": 4711},
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "mnist"}}],
+        "containers": [
+            {"name": "sidecar", "image": "side:1"},
+            {
+                "name": "pytorch",
+                "image": "train:2",
+                "args": ["--epochs", "$(EPOCHS)"],
+                "env": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}],
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                "resources": {"limits": {"nvidia.com/gpu": "2"}},
+            },
+        ],
+    },
+}
+
+
+def gang_of(spec: JobSpec, *, incarnation: int = 0) -> Gang:
+    replicas = (
+        GangReplica(id=ReplicaId(role.name, index), node=NodeName(f"node-{index}"), incarnation=incarnation)
+        for role in spec.roles
+        for index in range(role.replicas)
+    )
+    return Gang(id=GangId(JobId("job-1"), 2), spec=spec, replicas=tuple(replicas))
+
+
+def training() -> list[object]:
+    spec = make_spec(
+        roles=(
+            make_role("chief", command=("python", "train.py", "--cost=$(free)")),
+            make_role("worker", replicas=2, resources=Resources(cpu_millis=1500, memory_mib=2048, gpu_millis=1000)),
+        ),
+        tenant=Tenant("vision"),
+        framework=Framework.TENSORFLOW,
+        image="acme/mnist:1",
+        code="sha256:" + "0" * 64,
+        priority=80,
+        env={"GREETING": "hello"},
+        placement=PlacementRule(tolerations=(Toleration(key="gpu", operator="Exists"),)),
+    )
+    gang = gang_of(spec)
+    around = Surroundings(
+        owner=OWNER,
+        gpu_resources={NodeName("node-1"): "amd.com/gpu"},
+        priority_classes=((0, "gangline-low"), (75, "gangline-high"), (100, "gangline-critical")),
+    )
+    return [
+        gang_to_service(gang, around),
+        gang_to_network_policy(gang, around),
+        gang_to_code(gang, b"archive", around),
+        *gang_to_pods(gang, gang.replicas, around),
+    ]
+
+
+def solo() -> list[object]:
+    gang = gang_of(make_spec(image="busybox", labels={"gangline.dev/volume": "checkpoints"}), incarnation=3)
+    around = Surroundings()
+    return [
+        gang_to_service(gang, around),
+        gang_to_network_policy(gang, around),
+        *gang_to_pods(gang, gang.replicas, around),
+    ]
+
+
+def template() -> list[object]:
+    role = make_role(command=("python",), pod_template_json=json.dumps(TEMPLATE), image="ignored:1")
+    gang = gang_of(make_spec(roles=(role,), framework=Framework.PYTORCH))
+    return list(gang_to_pods(gang, gang.replicas, Surroundings()))
+
+
+def mpi() -> list[object]:
+    spec = make_spec(
+        roles=(make_role("launcher"), make_role("worker", replicas=2)), framework=Framework.MPI, image="mpi"
+    )
+    gang = gang_of(spec)
+    return [gang_to_hosts(gang, Surroundings()), *gang_to_pods(gang, gang.replicas[:1], Surroundings())]
+
+
+def long_names() -> list[object]:
+    role = make_role("r" * 63)
+    gang = gang_of(make_spec("j" * 63, roles=(role, make_role("worker", replicas=12)), image="busybox"))
+    pods = gang_to_pods(gang, gang.replicas, Surroundings())
+    return [(pod["metadata"]["name"], pod["spec"]["hostname"], pod["spec"]["subdomain"]) for pod in pods[:2]]
+
+
+def installation() -> list[object]:
+    return list(installation_objects(Installation(image="acme/gangline:1", definitions=DEFINITIONS)))
+
+
+@pytest.mark.parametrize(
+    "render", [training, solo, template, mpi, long_names, installation], ids=lambda each: each.__name__
+)
+def test_objects_are_as_written(render) -> None:  # type: ignore[no-untyped-def]  # one of the functions above
+    file = FOLDER / f"{render.__name__}.json"
+    text = json.dumps(render(), indent=2) + "\n"
+    if not file.exists():
+        file.write_text(text, encoding="utf-8")
+        pytest.fail(f"{file.name} was missing and has been written: look at it, then run again")
+    assert json.loads(text) == json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_a_role_is_named_in_its_pods() -> None:
+    gang = gang_of(make_spec(image="busybox"))
+    (pod,) = gang_to_pods(gang, gang.replicas, Surroundings())
+    assert pod["metadata"]["labels"]["gangline.dev/role"] == RoleName("worker")

@@ -1,0 +1,50 @@
+"""What the Kubernetes suites share: an engine on the real cluster, in a namespace of its own."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gangline.engines.kubernetes import install
+from gangline.kube import KubeClient, load_access
+from gangline.storage.kubernetes import DEFINITIONS, JOBS, KubernetesStore
+from gangline.storage.memory import MemoryStore
+from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
+from tests.integration.kubernetes.subject import KubernetesSubject
+from tests.integration.kubernetes.world import World
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "integration/kubernetes" in item.nodeid:
+            item.add_marker(pytest.mark.kubernetes)
+
+
+@pytest.fixture
+async def subject(kubernetes_cluster: ClusterUnderTest, kubernetes_namespace: str) -> AsyncIterator[KubernetesSubject]:
+    """An engine that has the namespace to itself."""
+    async with KubeClient(load_access(path=kubernetes_cluster.kubeconfig)) as client:
+        subject = KubernetesSubject(client, kubernetes_namespace)
+        yield subject
+        await subject.close()
+
+
+@pytest.fixture(params=["memory", "kubernetes"])
+async def world(
+    request: pytest.FixtureRequest, kubernetes_cluster: ClusterUnderTest, kubernetes_namespace: str, tmp_path: Path
+) -> AsyncIterator[World]:
+    """A whole Gangline that has the namespace to itself, on either store."""
+    async with KubeClient(load_access(path=kubernetes_cluster.kubeconfig)) as client:
+        await install(client, DEFINITIONS, print)
+        store = MemoryStore() if request.param == "memory" else KubernetesStore(client, namespace=kubernetes_namespace)
+        world = World(client, kubernetes_namespace, store, code_directory=tmp_path)
+        yield world
+        await world.kill()
+        await store.close()
+        await release_jobs(client, kubernetes_namespace)
+
+
+async def release_jobs(client: KubeClient, namespace: str) -> None:
+    """Take the finalizers off a test's jobs: its namespace could not go with them."""
+    for item in (await client.list(JOBS, namespace=namespace)).items or ():
+        await client.patch(JOBS, item.metadata.name, {"metadata": {"finalizers": None}}, namespace=namespace)

@@ -1,0 +1,79 @@
+"""Bad input on a real cluster: each shows its reason within seconds, and nothing is held meanwhile."""
+
+import json
+
+import pytest
+
+from gangline.kube import Resource
+from gangline.kube.objects import GenericObject
+from gangline.model import Phase, Policy, RoleSpec
+from gangline.testing.builders import make_role
+from gangline.testing.cluster import BUSYBOX
+from tests.integration.kubernetes.subject import SMALL
+from tests.integration.kubernetes.world import SERVE, World, shell
+
+pytestmark = pytest.mark.parametrize("world", ["kubernetes"], indirect=True)
+
+ONE_TRY = Policy(grace_seconds=1.0)
+QUOTAS = Resource(plural="resourcequotas", kind="ResourceQuota", type=GenericObject)
+
+
+def templated(spec: dict[str, object]) -> RoleSpec:
+    container = {"name": "main", "image": BUSYBOX, **spec.pop("main", {})}  # type: ignore[dict-item]
+    return make_role(
+        command=("sh", "-c", SERVE),
+        resources=SMALL,
+        pod_template_json=json.dumps({"spec": {"containers": [container], **spec}}),
+    )
+
+
+CASES = {
+    "an image that cannot be pulled": (
+        make_role(command=("true",), image="gangline.invalid/none:1", resources=SMALL),
+        "ImageUnavailable",
+        "gangline.invalid/none:1",
+    ),
+    "no image at all": (make_role(command=("true",), resources=SMALL), "ImageMissing", "role 'worker'"),
+    "a command that is not there": (
+        make_role(command=("no-such-program",), image=BUSYBOX, resources=SMALL),
+        "ReplicaFailed",
+        "exited with 127",
+    ),
+    "an environment from a ConfigMap that is missing": (
+        templated({"main": {"envFrom": [{"configMapRef": {"name": "nowhere"}}]}}),
+        "ContainerConfigError",
+        'configmap "nowhere" not found',
+    ),
+    "a volume from a ConfigMap that is missing": (
+        templated({"volumes": [{"name": "v", "configMap": {"name": "nowhere"}}],
+                   "main": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}}),
+        "VolumeUnavailable",
+        'configmap "nowhere" not found',
+    ),
+    "an object the server finds invalid": (
+        templated({"main": {"ports": [{"containerPort": 99_999}]}}),
+        "InvalidObject",
+        "spec.containers[0].ports[0].containerPort",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("role", "want_reason", "want_text"), CASES.values(), ids=CASES)
+async def test_a_bad_job_fails_with_its_reason(world: World, role: RoleSpec, want_reason: str, want_text: str) -> None:
+    job_id = await world.submit(role, policy=ONE_TRY)
+    job = await world.phase(job_id, Phase.FAILED, seconds=45)
+    assert job.reason == want_reason
+    assert want_text in job.message
+    await world.until(job_id, lambda job: not job.holding)
+    assert await world.pods() == []
+
+
+async def test_a_quota_refuses_the_gang_whole(world: World) -> None:
+    quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}}
+    await world.client.create(QUOTAS, quota, namespace=world.namespace)
+    job_id = await world.submit(shell(SERVE, replicas=3), policy=ONE_TRY)
+    job = await world.phase(job_id, Phase.FAILED)
+    assert job.reason == "QuotaExceeded"
+    assert "exceeded quota: small" in job.message
+    await world.until(job_id, lambda job: not job.holding)
+    assert await world.pods() == []

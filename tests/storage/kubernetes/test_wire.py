@@ -1,0 +1,129 @@
+"""Jobs and queues as custom resources and back; the store's contract is proved on a real cluster."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangline.errors import InvalidInputError, StorageError
+from gangline.kube import GenericObject
+from gangline.model import Job, Phase, Queue, QueueName, Resources, Tenant
+from gangline.storage.interface import Record
+from gangline.storage.kubernetes.announcer import record_to_event
+from gangline.storage.kubernetes.definitions import DEFINITIONS
+from gangline.storage.kubernetes.wire import (
+    FINALIZER,
+    Kept,
+    appended,
+    job_to_object,
+    job_to_status,
+    object_to_job,
+    object_to_queue,
+    queue_to_object,
+)
+from gangline.testing.builders import START, make_job, make_running_job
+
+RED = Tenant("red")
+
+
+def stored(body: dict[str, Any], **metadata: Any) -> GenericObject:
+    """The object as the server would return it."""
+    made = {"uid": "uid-1", "resourceVersion": "7", "creationTimestamp": "1970-01-12T13:46:40Z", **metadata}
+    return msgspec.convert({**body, "metadata": {**body["metadata"], **made}}, GenericObject, strict=False)
+
+
+def record(message: str, phase: Phase = Phase.QUEUED) -> Record:
+    return Record(job_id=make_job().id, at=START, reason="Began", message=message, phase=phase)
+
+
+def round_trip(job: Job) -> Kept:
+    return object_to_job(stored(job_to_object(job, [record("first")], namespace="red", name=job.name)), RED)
+
+
+def test_a_new_job_is_whole_in_one_object() -> None:
+    job = make_job(tenant=RED, queue=QueueName("fast"), priority=75, labels={"team": "vision"})
+    kept = round_trip(job)
+    assert kept.job == job
+    assert (kept.job.version, kept.finalizers) == (7, (FINALIZER,))
+    assert [entry.message for entry in kept.journal] == ["first"]
+
+
+def test_the_status_is_the_record_from_then_on() -> None:
+    job = make_running_job(tenant=RED)
+    body = job_to_object(make_job(tenant=RED), [], namespace="red", name="mnist")
+    journal = appended((), [record("first"), record("second")])
+    kept = object_to_job(stored({**body, "status": job_to_status(job, journal)}), RED)
+    assert kept.job == job
+    assert [entry.number for entry in kept.journal] == [1, 2]
+
+
+def test_a_job_applied_by_hand_begins_when_it_was_created() -> None:
+    body = {"metadata": {"name": "mnist"}, "spec": {"command": "python train.py", "queue": "fast", "priority": "high"}}
+    job = object_to_job(stored(body), RED).job
+    assert (job.id, job.created_at, job.phase) == ("uid-1", START, Phase.QUEUED)
+    assert (job.spec.queue, job.spec.priority, job.spec.tenant) == ("fast", 75, "red")
+
+
+def test_a_namesake_of_a_job_that_is_going_keeps_its_own_name() -> None:
+    job = make_job(tenant=RED)
+    assert object_to_job(stored(job_to_object(job, [], namespace="red", name="mnist-2")), RED).job.name == "mnist"
+
+
+def test_a_spec_that_is_no_job_names_the_field() -> None:
+    with pytest.raises(StorageError, match=r"red/mnist.*replicas"):
+        object_to_job(
+            stored({"metadata": {"name": "mnist", "namespace": "red"}, "spec": {"command": "x", "replicas": 0}}), RED
+        )
+
+
+def test_a_label_kubernetes_would_refuse_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInputError, match="no good"):
+        job_to_object(make_job(labels={"team": "no good"}), [], namespace="red", name="mnist")
+
+
+def test_the_status_tells_people_where_the_job_is() -> None:
+    status = job_to_status(make_running_job(tenant=RED), ())
+    assert (status["phase"], status["ready"]) == ("PROCESSING", "1/1")
+    truths = {condition["type"]: condition["status"] for condition in status["conditions"]}
+    assert truths == {"Scheduled": "True", "Running": "True", "Complete": "False", "Failed": "False"}
+    assert status["history"][0] == {
+        "phase": "QUEUED",
+        "at": "1970-01-12T13:46:40Z",
+        "reason": "Submitted",
+        "message": "",
+    }
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        Queue(name=QueueName("a")),
+        Queue(
+            name=QueueName("a"),
+            parent=QueueName("b"),
+            weight=3,
+            guarantee=Resources(gpu_millis=500),
+            limit=Resources(cpu_millis=1000, extended={"example.com/fpga": 2}),
+            may_borrow=False,
+        ),
+    ],
+    ids=["plain", "rich"],
+)
+def test_queues_survive(queue: Queue) -> None:
+    assert object_to_queue(stored(queue_to_object(queue, name="p-a")), name="a") == queue
+
+
+def test_an_event_repeats_itself_under_the_same_name() -> None:
+    kept = round_trip(make_job(tenant=RED))
+    one, two = (record_to_event(kept, replace(record("no", Phase.FAILED), number=number)) for number in (1, 2))
+    assert one == two
+    assert (one["type"], one["message"], one["involvedObject"]["uid"]) == ("Warning", "FAILED: no", "uid-1")
+
+
+def test_definitions_serve_one_version_with_a_schema() -> None:
+    for definition in DEFINITIONS:
+        (version,) = definition["spec"]["versions"]
+        assert version["served"]
+        assert version["storage"]
+        assert version["schema"]["openAPIV3Schema"]["properties"]["spec"]["type"] == "object"
