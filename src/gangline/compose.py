@@ -19,7 +19,7 @@ from gangline.api.auth import local_caller, user_name
 from gangline.api.kubernetes import make_kubernetes_app
 from gangline.api.kubernetes.door import Door, open_door
 from gangline.api.rest import make_app
-from gangline.controller import Controller
+from gangline.controller import Controller, SweepDriver
 from gangline.engines.interface import Engine
 from gangline.engines.local.engine import LocalEngine
 from gangline.engines.local.ordering import LogLimits
@@ -66,14 +66,18 @@ class Service:
 
     async def _serve(self, store: Store, engine: Engine, ready: Callable[[], None] | None, stop: asyncio.Event) -> None:
         controller = Controller(store=store, engine=engine, clock=SystemClock())
+        sweeps = SweepDriver(store=store, link=controller, clock=SystemClock())
         door = Door.read(self.settings.kubernetes_file)
         runners = [
             web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-            for app in self._applications(store, engine, controller, door)
+            for app in self._applications(store, engine, controller, sweeps, door)
         ]
         for runner in runners:
             await runner.setup()
-        driving = asyncio.create_task(controller.run(), name="controller")
+        driving = [
+            asyncio.create_task(controller.run(), name="controller"),
+            asyncio.create_task(sweeps.run(), name="sweeps"),
+        ]
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
             port = self.settings.kubernetes_port
@@ -82,19 +86,18 @@ class Service:
             _log.info("serving on %s and port %d", self.settings.socket, door.port)
             if ready is not None:
                 ready()
-            await asyncio.wait({driving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if driving.done():
-                await driving
+            done, _ = await asyncio.wait({*driving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.gather(*done)
         finally:
             _remove(self.settings.socket)
-            driving.cancel()
-            stopping.cancel()
-            await asyncio.gather(driving, stopping, return_exceptions=True)
+            for task in (*driving, stopping):
+                task.cancel()
+            await asyncio.gather(*driving, stopping, return_exceptions=True)
             await asyncio.gather(*(runner.cleanup() for runner in runners))
             await close_engine(engine)
 
     def _applications(
-        self, store: Store, engine: Engine, controller: Controller, door: Door
+        self, store: Store, engine: Engine, controller: Controller, sweeps: SweepDriver, door: Door
     ) -> tuple[web.Application, web.Application]:
         """The REST application and the Kubernetes one; whoever holds the latter's token is the owner."""
         settings = self.settings
@@ -105,9 +108,11 @@ class Service:
                 store=store,
                 engine=engine,
                 link=controller,
+                sweep_link=sweeps,
                 clock=SystemClock(),
                 code_directory=settings.code_directory,
                 caller=caller,
+                object_directory=settings.object_directory,
             )
 
         return (

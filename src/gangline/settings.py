@@ -67,6 +67,11 @@ class Settings:
         return self.home / "kubernetes.json"
 
     @property
+    def object_directory(self) -> Path:
+        """Where ConfigMaps and Secrets are kept by tenant."""
+        return self.home / "objects"
+
+    @property
     def code_directory(self) -> Path:
         """Where code archives are kept by digest."""
         return self.home / "code"

@@ -9,9 +9,10 @@ from gangline.sdk import Client
 from gangline.sdk.background import start_service, stop_service
 from gangline.settings import Settings
 from gangline.testing.client_suite import ClientSuite
+from gangline.testing.sweep_client_suite import SweepClientSuite
 
 
-class TestEmbeddedClient(ClientSuite):
+class TestEmbeddedClient(ClientSuite, SweepClientSuite):
     @pytest.fixture(scope="class")
     @classmethod
     def client(cls) -> Iterator[Client]:
@@ -19,7 +20,7 @@ class TestEmbeddedClient(ClientSuite):
             yield client
 
 
-class TestSocketClient(ClientSuite):
+class TestSocketClient(ClientSuite, SweepClientSuite):
     @pytest.fixture(scope="class")
     @classmethod
     def client(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:

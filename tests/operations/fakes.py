@@ -8,7 +8,7 @@ from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, N
 from gangline.lifecycle import advance
 from gangline.lifecycle.events import Event
 from gangline.model import Gang, GangId, Job, JobId, Node, ReplicaId, Resources, RoleName, Tenant, Timestamp
-from gangline.operations import Caller, ControllerLink, Desk
+from gangline.operations import Caller, ControllerLink, Desk, SweepLink
 from gangline.scheduling import Explanation
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import START, FakeClock, make_node
@@ -89,6 +89,16 @@ class ListeningLink:
             yield await watcher.get()
 
 
+class CountingSweepLink:
+    """Remembers how often it was told."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def changed(self) -> None:
+        self.told += 1
+
+
 class Office:
     """A desk and everything behind it, within a test's reach."""
 
@@ -96,6 +106,7 @@ class Office:
         self.store = MemoryStore()
         self.engine = QuietEngine()
         self.link = ListeningLink()
+        self.sweep_link = CountingSweepLink()
         self.clock = FakeClock()
         self.code_directory = code_directory
 
@@ -104,6 +115,7 @@ class Office:
             store=self.store,
             engine=self.engine,
             link=self.link,
+            sweep_link=self.sweep_link,
             clock=self.clock,
             code_directory=self.code_directory,
             caller=Caller(name=caller, tenants=tenants),
@@ -125,3 +137,4 @@ def at(seconds: float = 0.0) -> Timestamp:
 
 _engine_conforms: type[Engine] = QuietEngine
 _link_conforms: type[ControllerLink] = ListeningLink
+_sweep_link_conforms: type[SweepLink] = CountingSweepLink

@@ -1,35 +1,44 @@
-"""Grids, parallelism, and what a trial's job looks like."""
+"""Grids, parallelism, what a trial's job looks like, and which trial is best."""
+
+from dataclasses import replace
 
 import pytest
 
 from gangline.errors import InvalidInputError
 from gangline.lifecycle import new_job
-from gangline.model import JobId
-from gangline.model.sweep import Assignment, Parameter, Sweep, SweepSpec
-from gangline.sweeps import plan, trial_of, trial_to_job
-from gangline.sweeps.rendering import check_references
-from gangline.testing.builders import START, make_role, make_spec
+from gangline.model import Job, JobId, Metric, Phase, PhaseEntry, ReplicaId, RoleName, Timestamp
+from gangline.model.sweep import Goal, Objective, Parameter, Sweep, SweepSpec
+from gangline.sweeps import Trial, best_trial, check_references, plan, trial_to_job, trials_of
+from gangline.testing.builders import GRID, START, make_job, make_role, make_spec, make_sweep
 
-LAYERS = Parameter("layers", ("1", "2", "3"))
-RATE = Parameter("learning-rate", ("0.1", "0.01"))
 TEMPLATE = make_spec(
     roles=(
-        make_role("chief", command=("python", "train.py", "--layers=$(layers)", "$(learning-rate)")),
-        make_role("worker", command=("python", "work.py"), env={"RATE": "$(learning-rate)"}),
+        make_role("chief", command=("python", "train.py", "--layers=$(layers)", "$(rate)")),
+        make_role("worker", command=("python", "work.py"), env={"RATE": "$(rate)"}),
     )
 )
+CHIEF = ReplicaId(RoleName("chief"), 0)
 
 
-def make_sweep(**fields: object) -> Sweep:
-    spec = SweepSpec(name="grid", template=TEMPLATE, parameters=(LAYERS, RATE), **fields)  # type: ignore[arg-type]
-    return Sweep(spec=spec, created_at=START)
+def jobs_of(sweep: Sweep, *, begun: int, finished: int = 0) -> list[Job]:
+    """The jobs of the first trials of a sweep, the first few of which have ended."""
+    jobs = []
+    for assignment in plan(make_sweep(template=sweep.spec.template), []).start[:begun]:
+        job = new_job(sweep.trial_id(assignment.number), trial_to_job(sweep.spec, assignment), START)
+        if assignment.number < finished:
+            ended = PhaseEntry(phase=Phase.COMPLETED, at=START, reason="Test")
+            job = replace(job, history=(*job.history, ended))
+        jobs.append(job)
+    return jobs
 
 
-def run(sweep: Sweep, assignment: Assignment, *, finished: bool = False):  # type: ignore[no-untyped-def]  # a test's shorthand
-    job = new_job(JobId(f"job-{assignment.number}"), trial_to_job(sweep.spec, assignment), START)
-    trial = trial_of(job)
-    assert trial.assignment == assignment
-    return type(trial)(job_id=trial.job_id, assignment=assignment, phase=trial.phase, finished=finished)
+def trials(sweep: Sweep, **numbers: int) -> tuple[Trial, ...]:
+    return trials_of(sweep, jobs_of(sweep, **numbers))
+
+
+def reported(sweep: Sweep, number: int, value: float, *, at: float = 1.0, name: str = "accuracy") -> Metric:
+    job_id = sweep.trial_id(number)
+    return Metric(job_id=job_id, replica=CHIEF, name=name, value=value, step=None, at=Timestamp(at))
 
 
 def test_a_grid_tries_every_combination_in_the_order_written() -> None:
@@ -40,43 +49,82 @@ def test_a_grid_tries_every_combination_in_the_order_written() -> None:
 
 
 def test_every_role_of_a_trial_gets_its_values() -> None:
-    sweep = make_sweep()
+    sweep = make_sweep(template=TEMPLATE)
     job = trial_to_job(sweep.spec, plan(sweep, []).start[3])
     assert job.name == "grid-3"
     assert job.roles[0].command == ("python", "train.py", "--layers=2", "0.01")
     assert job.roles[1].env == {"RATE": "0.01"}
-    assert job.env["TRIAL_LEARNING_RATE"] == "0.01"
+    assert job.env["TRIAL_RATE"] == "0.01"
     assert job.labels == {"gangline.dev/sweep": "grid", "gangline.dev/trial": "3"}
+
+
+def test_trials_are_read_back_in_their_order_with_their_values() -> None:
+    sweep = make_sweep()
+    found = trials_of(sweep, reversed(jobs_of(sweep, begun=3)))
+    assert [trial.assignment for trial in found] == list(plan(sweep, []).start[:3])
+    assert [trial.job.id for trial in found] == ["sweep-1-0", "sweep-1-1", "sweep-1-2"]
+
+
+def test_a_job_that_only_bears_the_labels_is_no_trial() -> None:
+    sweep = make_sweep()
+    labels = {"gangline.dev/sweep": "grid", "gangline.dev/trial": "0"}
+    assert trials_of(sweep, [make_job(job_id="mine", labels=labels), make_job(job_id="sweep-1-0")]) == ()
 
 
 def test_no_more_trials_run_at_once_than_the_sweep_allows() -> None:
     sweep = make_sweep(parallelism=2)
-    first, second = plan(sweep, []).start
-    running = [run(sweep, first), run(sweep, second)]
-    assert plan(sweep, running).start == ()
-    half = [run(sweep, first, finished=True), run(sweep, second)]
-    assert [a.number for a in plan(sweep, half).start] == [2]
+    assert [a.number for a in plan(sweep, []).start] == [0, 1]
+    assert plan(sweep, trials(sweep, begun=2)).start == ()
+    assert [a.number for a in plan(sweep, trials(sweep, begun=2, finished=1)).start] == [2]
 
 
 def test_a_sweep_is_over_when_everything_was_tried_and_has_ended() -> None:
     sweep = make_sweep()
-    everything = plan(sweep, []).start
-    last_runs = [run(sweep, a, finished=a.number != 5) for a in everything]
-    assert not plan(sweep, last_runs).over
-    assert plan(sweep, [run(sweep, a, finished=True) for a in everything]).over
+    assert not plan(sweep, trials(sweep, begun=6, finished=5)).over
+    assert plan(sweep, trials(sweep, begun=6, finished=6)).over
+
+
+def test_a_trial_whose_job_was_deleted_is_not_tried_again() -> None:
+    sweep = make_sweep(begun=4)
+    assert [a.number for a in plan(sweep, trials(sweep, begun=2, finished=2)).start] == [4, 5]
 
 
 def test_stopping_cancels_what_runs_and_starts_nothing() -> None:
+    sweep = make_sweep(stopped=True)
+    wanted = plan(sweep, trials(make_sweep(), begun=2, finished=1))
+    assert (wanted.cancel, wanted.start, wanted.over) == ((JobId("sweep-1-1"),), (), False)
+    assert plan(sweep, trials(make_sweep(), begun=1, finished=1)).over
+
+
+def test_a_result_is_the_newest_finite_value_of_the_objective() -> None:
     sweep = make_sweep()
-    trials = [run(sweep, plan(sweep, []).start[0])]
-    stopped = Sweep(spec=sweep.spec, created_at=START, stopped=True)
-    assert plan(stopped, trials).cancel == ("job-0",)
-    assert plan(stopped, trials).start == ()
+    metrics = [
+        reported(sweep, 0, 0.9, at=2),
+        reported(sweep, 0, 0.5, at=1),
+        reported(sweep, 1, float("nan")),
+        reported(sweep, 2, 7.0, name="loss"),
+    ]
+    assert [t.result for t in trials_of(sweep, jobs_of(sweep, begun=3), metrics)] == [0.9, None, None]
+
+
+@pytest.mark.parametrize(
+    ("objective", "want"),
+    [
+        pytest.param(Objective("accuracy"), 1, id="the largest"),
+        pytest.param(Objective("accuracy", Goal.MINIMIZE), 0, id="the smallest"),
+        pytest.param(None, None, id="without an objective, none"),
+    ],
+)
+def test_the_best_trial_is_the_one_the_goal_prefers(objective: Objective | None, want: int | None) -> None:
+    sweep = make_sweep(objective=objective)
+    metrics = [reported(sweep, 0, 0.1), reported(sweep, 1, 0.9)]
+    best = best_trial(objective, trials_of(make_sweep(), jobs_of(sweep, begun=3), metrics))
+    assert (best.assignment.number if best else None) == want
 
 
 def test_a_template_that_refers_to_an_unknown_parameter_is_refused() -> None:
-    spec = SweepSpec(name="grid", template=TEMPLATE, parameters=(LAYERS,))
-    with pytest.raises(InvalidInputError, match=r"\$\(learning-rate\)"):
+    spec = SweepSpec(name="grid", template=TEMPLATE, parameters=GRID[:1])
+    with pytest.raises(InvalidInputError, match=r"\$\(rate\)"):
         check_references(spec)
 
 
@@ -91,3 +139,17 @@ def test_a_template_that_refers_to_an_unknown_parameter_is_refused() -> None:
 def test_bad_parameters_are_refused(name: str, values: tuple[str, ...], want: str) -> None:
     with pytest.raises(InvalidInputError, match=want):
         Parameter(name, values)
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        pytest.param({}, "running", id="just submitted"),
+        pytest.param({"stopped": True}, "stopping", id="trials still run"),
+        pytest.param({"stopped": True, "finished_at": START}, "stopped", id="nothing runs any more"),
+        pytest.param({"finished_at": START}, "finished", id="everything tried"),
+        pytest.param({"finished_at": START, "deleting": True}, "deleting", id="being deleted"),
+    ],
+)
+def test_a_sweep_says_where_it_is(fields: dict[str, object], want: str) -> None:
+    assert make_sweep(**fields).state == want  # type: ignore[arg-type]

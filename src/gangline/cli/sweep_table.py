@@ -1,6 +1,7 @@
 """Sweeps and their trials as rows of tables."""
 
 from collections import Counter
+from math import prod
 
 import click
 
@@ -72,9 +73,10 @@ def best_text(sweep: SweepStatus) -> str:
 
 
 def progress_text(sweep: SweepStatus) -> str:
-    """Write how many trials have ended and how many have begun."""
+    """Write how many trials have ended, of how many there will be (a grid) or are so far."""
     ended = sum(1 for trial in sweep.trials if trial.phase in FINAL_PHASES)
-    return f"{ended}/{max(sweep.begun, len(sweep.trials))}"
+    combinations = prod(len(parameter.values) for parameter in sweep.spec.parameters)
+    return f"{ended}/{combinations if sweep.spec.sampler == 'grid' else sweep.begun}"
 
 
 def summary_text(sweep: SweepStatus) -> str:

@@ -1,12 +1,17 @@
 """Which dialect a document is written in, by its apiVersion and kind or, for FfDL, by its shape."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gangline.dialects import document, ffdl, kubeflow, native
 from gangline.dialects.native.job import NO_SIZES
 from gangline.dialects.translation import Translation
 from gangline.dialects.value import Value, nearest
+from gangline.errors import InvalidInputError
 from gangline.model import Resources
+
+_KEPT = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
+"""What jobs of the same file may refer to."""
 
 
 def read(
@@ -20,11 +25,17 @@ def read(
 
     ``sizes`` adds the user's own T-shirt sizes; ``strict`` keeps upstream's behaviour of Kubeflow jobs.
     """
-    return tuple(
+    values = [item for value in document.parse(text, file=file) for item in _items(value)]
+    objects = tuple(document.compact_json(value.data) for value in values if _is_kept(value))
+    found = [
         translation
-        for value in document.parse(text, file=file)
+        for value in values
+        if not _is_kept(value)
         for translation in _translations(value, sizes, strict=strict)
-    )
+    ]
+    if not found:
+        raise InvalidInputError("the file holds no job", file=file, expected="at least one job")
+    return tuple(replace(translation, objects_json=objects) if objects else translation for translation in found)
 
 
 def read_plain(
@@ -35,7 +46,22 @@ def read_plain(
     strict: bool = False,
 ) -> tuple[Translation, ...]:
     """Read already decoded JSON: one job, or a Kubernetes ``List`` of them."""
-    return _translations(document.plain(data, file=file), sizes, strict=strict)
+    return tuple(
+        translation
+        for value in _items(document.plain(data, file=file))
+        for translation in _translations(value, sizes, strict=strict)
+    )
+
+
+def _items(value: Value) -> Sequence[Value]:
+    """The documents of a Kubernetes ``List``, or the document itself."""
+    if isinstance(value.data, Mapping) and value.data.get("kind") == "List" and "items" in value.data:
+        return value.fields()["items"].items()
+    return (value,)
+
+
+def _is_kept(value: Value) -> bool:
+    return isinstance(value.data, Mapping) and (value.data.get("apiVersion"), value.data.get("kind")) in _KEPT
 
 
 def _translations(value: Value, sizes: Mapping[str, Resources], *, strict: bool) -> tuple[Translation, ...]:
@@ -44,10 +70,6 @@ def _translations(value: Value, sizes: Mapping[str, Resources], *, strict: bool)
     top = value.fields()
     kind = top["kind"].text() if "kind" in top else native.KIND
     group = top["apiVersion"].text().partition("/")[0] if "apiVersion" in top else native.API_VERSION.partition("/")[0]
-    if kind == "List" and "items" in top:
-        return tuple(
-            translation for item in top["items"].items() for translation in _translations(item, sizes, strict=strict)
-        )
     if kind == native.KIND and group == native.API_VERSION.partition("/")[0]:
         return (Translation(spec=native.job_from_value(value, sizes=sizes)),)
     if kind in kubeflow.KINDS:

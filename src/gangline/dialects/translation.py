@@ -21,6 +21,7 @@ class Translation:
     ``notes`` are remarks for the user, one sentence each: the command line prints them, the REST service returns
     them as warnings; ``local_notes`` matter only where replicas are plain processes. ``suspended`` asks for the
     job to be submitted halted. ``managed_by`` names a foreign controller, in which case it is not ours to run.
+    ``objects_json`` are the ConfigMaps and Secrets of the same file: an engine without a cluster must be given them.
     """
 
     spec: JobSpec
@@ -29,3 +30,4 @@ class Translation:
     suspended: bool = False
     clean_pods: CleanPods | None = None
     managed_by: str | None = None
+    objects_json: tuple[str, ...] = ()

@@ -8,11 +8,22 @@ Operations never carry anything out themselves: they record what is wanted and t
 from gangline.operations.amendment import amend
 from gangline.operations.cluster import Reason, explain, nodes, queues, usage
 from gangline.operations.code import has_code, put_code
-from gangline.operations.desk import Caller, ControllerLink, Desk
+from gangline.operations.desk import Caller, ControllerLink, Desk, SweepLink
 from gangline.operations.listing import Change, get_job, list_jobs, watch_job, watch_jobs
+from gangline.operations.objects import ObjectKind, delete_object, get_object, list_objects, put_object
 from gangline.operations.observation import LogFilter, journal, latest_metrics, logs, metrics
 from gangline.operations.requests import cancel, delete, halt, prune, resume, scale
+from gangline.operations.sabotage import kill
 from gangline.operations.submission import submit
+from gangline.operations.sweeps import (
+    SweepReport,
+    delete_sweep,
+    get_sweep,
+    list_sweeps,
+    stop_sweep,
+    submit_sweep,
+    watch_sweep,
+)
 
 __all__ = [
     "Caller",
@@ -20,27 +31,41 @@ __all__ = [
     "ControllerLink",
     "Desk",
     "LogFilter",
+    "ObjectKind",
     "Reason",
+    "SweepLink",
+    "SweepReport",
     "amend",
     "cancel",
     "delete",
+    "delete_object",
+    "delete_sweep",
     "explain",
     "get_job",
+    "get_object",
+    "get_sweep",
     "halt",
     "has_code",
     "journal",
+    "kill",
     "latest_metrics",
     "list_jobs",
+    "list_objects",
+    "list_sweeps",
     "logs",
     "metrics",
     "nodes",
     "prune",
     "put_code",
+    "put_object",
     "queues",
     "resume",
     "scale",
+    "stop_sweep",
     "submit",
+    "submit_sweep",
     "usage",
     "watch_job",
     "watch_jobs",
+    "watch_sweep",
 ]

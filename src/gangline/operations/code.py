@@ -37,8 +37,9 @@ def has_code(desk: Desk, digest: str) -> bool:
 
 
 async def forget_unused_code(desk: Desk) -> None:
-    """Remove every archive that no job names any more, unless it is so new that its job may be on its way."""
-    used: set[str] = set()
+    """Remove every archive that no job or sweep names any more, unless it is so new that its job may be on its way."""
+    templates = [sweep.spec.template for sweep in await desk.store.sweeps()]
+    used = {template.code.removeprefix(CODE_PREFIX) for template in templates if template.code}
     query = JobQuery(limit=_PAGE)
     while True:
         page = await desk.store.list(query)

@@ -32,6 +32,14 @@ class ControllerLink(Protocol):
         ...
 
 
+class SweepLink(Protocol):
+    """How operations reach whoever drives sweeps."""
+
+    def changed(self) -> None:
+        """Say that a sweep was submitted, stopped or is to be deleted."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who asks. ``tenants`` None means every tenant, which is what the owner of a local service has."""
@@ -47,11 +55,16 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """Where a request is handled. ``code_directory`` keeps code archives by digest."""
+    """Where a request is handled. ``code_directory`` keeps code archives by digest.
+
+    ``object_directory`` keeps ConfigMaps and Secrets by tenant; None where a cluster keeps its own.
+    """
 
     store: Store
     engine: Engine
     link: ControllerLink
+    sweep_link: SweepLink
     clock: Clock
     code_directory: Path
     caller: Caller
+    object_directory: Path | None = None

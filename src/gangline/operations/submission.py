@@ -24,8 +24,7 @@ async def submit(desk: Desk, job_id: JobId, spec: JobSpec, *, halted: bool = Fal
     known = await _known(desk, job_id)
     if known is not None:
         return _repeated(known, spec)
-    _check_queue(spec.queue, tuple(await desk.store.queues()))
-    _check_code(desk, spec)
+    await check_spec(desk, spec)
     at = desk.clock.now()
     job = new_job(job_id, spec, at, halted=halted)
     words = [("Submitted", f"by {desk.caller.name}"), *(("Note", note) for note in notes)]
@@ -38,6 +37,12 @@ async def submit(desk: Desk, job_id: JobId, spec: JobSpec, *, halted: bool = Fal
         return await _conflict(desk, job_id, spec, error)
     desk.link.changed(job_id)
     return job
+
+
+async def check_spec(desk: Desk, spec: JobSpec) -> None:
+    """Refuse a job whose queue or code is not there."""
+    _check_queue(spec.queue, tuple(await desk.store.queues()))
+    _check_code(desk, spec)
 
 
 async def _known(desk: Desk, job_id: JobId) -> Job | None:

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -30,7 +30,7 @@ def disturb(
     for_seconds: float | None = None,
     seed: int | None = None,
     now: Monotonic = time.monotonic,
-) -> Iterator[Strike]:
+) -> Generator[Strike, None, None]:
     """Kill one random running replica of each role again and again, every so many seconds.
 
     The drill begins when the job runs and is over when the job is finished or halted, or after ``for_seconds``.

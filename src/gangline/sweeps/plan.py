@@ -1,22 +1,22 @@
 """What should happen to a sweep now: which trials begin, which are cancelled, whether it is over."""
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gangline.model import Job, JobId, Phase
-from gangline.model.sweep import TRIAL_LABEL, Assignment, Sweep
+from gangline.model import Job, JobId, Metric
+from gangline.model.sweep import TRIAL_LABEL, Assignment, Goal, Objective, Sweep
+from gangline.sweeps.rendering import PARAMETERS_VARIABLE
 from gangline.sweeps.samplers import SAMPLERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One trial as its job stands."""
+    """One trial: its job, its values, and the newest value of the sweep's objective that it reported."""
 
-    job_id: JobId
+    job: Job
     assignment: Assignment
-    phase: Phase
-    finished: bool
     result: float | None = None
 
 
@@ -29,25 +29,57 @@ class Plan:
     over: bool = False
 
 
-def trial_of(job: Job, result: float | None = None) -> Trial:
-    """Read a trial off its job."""
-    values: Mapping[str, str] = json.loads(job.spec.env["TRIAL_PARAMETERS"])
-    return Trial(
-        job_id=job.id,
-        assignment=Assignment(number=int(job.spec.labels[TRIAL_LABEL]), values=values),
-        phase=job.phase,
-        finished=job.finished,
-        result=result,
-    )
+def trials_of(sweep: Sweep, jobs: Iterable[Job], metrics: Iterable[Metric] = ()) -> tuple[Trial, ...]:
+    """Return the sweep's own trials among jobs that bear its label, in their order, with what they reported.
+
+    Labels are anybody's to set; the id is what makes a job a trial of this very sweep.
+    """
+    results = _results(sweep, metrics)
+    trials = (_trial(job, results.get(job.id)) for job in jobs if _is_trial(sweep, job))
+    return tuple(sorted(trials, key=lambda trial: trial.assignment.number))
 
 
 def plan(sweep: Sweep, trials: Sequence[Trial]) -> Plan:
     """Decide what the sweep needs now. Calling it again after its plan was carried out finds nothing more to do."""
-    open_trials = [trial for trial in trials if not trial.finished]
+    running = [trial for trial in trials if not trial.job.finished]
     if sweep.stopped:
-        return Plan(cancel=tuple(trial.job_id for trial in open_trials), over=not open_trials)
-    room = None if sweep.spec.parallelism is None else max(0, sweep.spec.parallelism - len(open_trials))
-    results = {trial.assignment.number: trial.result for trial in trials if trial.result is not None}
-    tried = [trial.assignment for trial in trials]
-    proposed = SAMPLERS[sweep.spec.sampler].propose(sweep.spec, tried, results)
-    return Plan(start=tuple(proposed[:room]), over=not proposed and not open_trials)
+        return Plan(cancel=tuple(trial.job.id for trial in running), over=not running)
+    room = None if sweep.spec.parallelism is None else max(0, sweep.spec.parallelism - len(running))
+    results = {trial.assignment.number: trial.result for trial in trials if trial.job.finished}
+    known = {trial.assignment.number: trial.assignment for trial in trials}
+    gone = {number: Assignment(number=number) for number in range(sweep.begun)}
+    proposed = SAMPLERS[sweep.spec.sampler].propose(
+        sweep.spec,
+        tuple((gone | known).values()),
+        {number: result for number, result in results.items() if result is not None},
+    )
+    return Plan(start=tuple(proposed[:room]), over=not proposed and not running)
+
+
+def best_trial(objective: Objective | None, trials: Iterable[Trial]) -> Trial | None:
+    """Return the trial with the best result so far, if the sweep says what is better and anything was reported."""
+    if objective is None:
+        return None
+    sign = 1.0 if objective.goal is Goal.MAXIMIZE else -1.0
+    scored = [(sign * trial.result, trial) for trial in trials if trial.result is not None]
+    return max(scored, key=lambda pair: pair[0])[1] if scored else None
+
+
+def _is_trial(sweep: Sweep, job: Job) -> bool:
+    number = job.spec.labels.get(TRIAL_LABEL, "")
+    return number.isdigit() and job.id == sweep.trial_id(int(number))
+
+
+def _trial(job: Job, result: float | None) -> Trial:
+    values: Mapping[str, str] = json.loads(job.spec.env[PARAMETERS_VARIABLE])
+    number = int(job.spec.labels[TRIAL_LABEL])
+    return Trial(job=job, assignment=Assignment(number=number, values=values), result=result)
+
+
+def _results(sweep: Sweep, metrics: Iterable[Metric]) -> dict[JobId, float]:
+    """The newest value of the objective by job, whichever replica reported it; what is no number is no result."""
+    if sweep.spec.objective is None:
+        return {}
+    wanted = sweep.spec.objective.metric
+    found = (metric for metric in metrics if metric.name == wanted and math.isfinite(metric.value))
+    return {metric.job_id: metric.value for metric in sorted(found, key=lambda metric: metric.at)}

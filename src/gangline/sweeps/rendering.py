@@ -9,6 +9,9 @@ from gangline.errors import InvalidInputError
 from gangline.model import JobSpec, RoleSpec
 from gangline.model.sweep import SWEEP_LABEL, TRIAL_LABEL, Assignment, SweepSpec
 
+PARAMETERS_VARIABLE = "TRIAL_PARAMETERS"
+"""The environment variable that holds all of a trial's values as JSON; trials are read back by it."""
+
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_-]*)\)")
 
 
@@ -21,7 +24,7 @@ def trial_to_job(spec: SweepSpec, assignment: Assignment) -> JobSpec:
         template,
         name=f"{spec.name}-{assignment.number}",
         labels={**template.labels, SWEEP_LABEL: spec.name, TRIAL_LABEL: str(assignment.number)},
-        env={**variables, "TRIAL_PARAMETERS": json.dumps(dict(values)), **_in_mapping(template.env, values)},
+        env={**variables, **_in_mapping(template.env, values), PARAMETERS_VARIABLE: json.dumps(dict(values))},
         roles=tuple(_role(role, values) for role in template.roles),
     )
 

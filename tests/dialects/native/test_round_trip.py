@@ -113,6 +113,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         policy=draw(policies),
         placement=draw(placements),
         origin=draw(st.none() | texts),
+        manifest_json=draw(st.none() | st.dictionaries(names, texts, max_size=2).map(compact_json)),
     )
 
 

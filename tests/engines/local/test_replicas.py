@@ -359,3 +359,14 @@ def test_a_control_group_that_cannot_be_made_is_no_group() -> None:
     assert cgroups.members("/nowhere/group") == []
     assert cgroups.out_of_memory_kills("/nowhere/group") == 0
     assert cgroups.remove("/nowhere/group") is True
+
+
+async def test_a_replica_is_killed_on_request(subject: LocalSubject) -> None:
+    gang = await shell_gang(subject, "sleep 1000 & wait", replicas=2)
+    await subject.engine.run(gang)
+    await subject.news.wait_for(ReplicaStarted, count=2)
+    victim = ReplicaId(RoleName("worker"), 1)
+    await eventually(lambda: subject.engine.kill(gang.id, victim))
+    (exited,) = await subject.news.wait_for(ReplicaExited, count=1)
+    assert (exited.replica, exited.exit_code) == (victim, 137)
+    assert not await subject.engine.kill(gang.id, victim)

@@ -32,7 +32,7 @@ _REASONS = {
 
 
 def object_answer(body: Plain, status: HTTPStatus = HTTPStatus.OK, *, warnings: Sequence[str] = ()) -> web.Response:
-    """Answer with one object; ``warnings`` are what kubectl prints beside it."""
+    """Answer with one object; ``warnings`` are for clients that print them."""
     response = web.Response(text=json.dumps(body), status=status, content_type="application/json")
     for warning in warnings:
         quoted = json.dumps(warning)  # ASCII, and the same escapes that a quoted string of HTTP has
@@ -86,17 +86,19 @@ def error_answer(error: GanglineError, *, creating: bool = False) -> web.Respons
 
 
 async def stream_answer(
-    request: web.Request, chunks: AsyncGenerator[bytes, None], *, content_type: str
+    request: web.Request, chunks: AsyncGenerator[bytes, None], *, content_type: str, seconds: float | None = None
 ) -> web.StreamResponse:
-    """Answer with chunks as they come, until they end, the client goes away or the service stops."""
+    """Answer with chunks as they come, until they end, time is up, the client goes away or the service stops."""
     response = web.StreamResponse(headers={"Content-Type": content_type})
     await response.prepare(request)
     pump = asyncio.create_task(_pump(response, chunks))
     request.app[STREAMS].add(pump)
     try:
         # A silent stream learns of its client's end here; nothing may be written into it just to find out.
-        while not pump.done() and request.transport is not None:
-            await asyncio.wait((pump,), timeout=_LOOK_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not pump.done() and request.transport is not None:
+                    await asyncio.wait((pump,), timeout=_LOOK_SECONDS)
     finally:
         pump.cancel()
         await asyncio.wait((pump,))

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from aiohttp import web
 
-from gangline.api.kubernetes import discovery, jobs, pods
+from gangline.api.kubernetes import discovery, jobs, kept, pods
 from gangline.api.kubernetes.answers import error_answer, object_answer, refusal_object
 from gangline.api.rest.answers import STREAMS, end_streams
 from gangline.api.rest.context import DESK_FOR, DeskFor
@@ -86,4 +86,5 @@ def _routes() -> list[web.RouteDef]:
         web.get(f"{core}/pods/{{name}}", pods.get),
         web.get(f"{core}/pods/{{name}}/log", pods.log),
         web.get(f"{core}/events", pods.events),
+        *kept.routes(core),
     ]

@@ -13,14 +13,14 @@ from gangline.operations import Desk
 
 async def change_job(desk: Desk, job: Job, kind: Kind, version: str, *, before: Plain, after: Plain) -> Job:
     """Carry the difference of two objects over to the job; what cannot be changed any more is refused as a whole."""
-    wanted = translate(after, kind, version)
-    spec = wanted.spec
-    scale = _scale(translate(before, kind, version).spec, spec) if job.attempt else {}
-    if job.attempt and not _differs(translate(before, kind, version).spec, spec):
-        # What runs stays as it is; only what the job says of itself is new.
+    known, wanted = translate(before, kind, version).spec, translate(after, kind, version)
+    spec, scale = wanted.spec, _scale(known, wanted.spec)
+    if not _differs(known, spec) and (job.attempt or not scale):
+        # Only what the job says of itself is new; what options overruled when it was submitted stays overruled.
         spec = replace(job.spec, labels=spec.labels, manifest_json=spec.manifest_json)
+    started = job.attempt > 0
     job = await operations.amend(desk, job.spec.tenant, job.id, spec)
-    if scale:
+    if scale and started:
         job = await operations.scale(desk, job.spec.tenant, job.id, scale)
     if wanted.suspended and not is_suspended(job) and not job.finished:
         job = await operations.halt(desk, job.spec.tenant, job.id)

@@ -44,7 +44,7 @@ async def open_door(runner: web.AppRunner, door: Door, file: Path, *, wanted_por
     if wanted_port is not None:
         opened = await _listen(runner, wanted_port)
         if opened is None:
-            raise GanglineError(f"port {wanted_port} is taken; change the setting kubernetes_port")
+            raise GanglineError(f"port {wanted_port} is taken or no port; change the setting kubernetes_port")
     else:
         opened = await _listen(runner, door.port or 0) or await _listen(runner, 0)
     found = Door(token=door.token, port=opened)
@@ -57,7 +57,7 @@ async def _listen(runner: web.AppRunner, port: int) -> int | None:
     site = web.TCPSite(runner, _HOST, port)
     try:
         await site.start()
-    except OSError:
+    except (OSError, OverflowError):
         await site.stop()
         return None
     return int(runner.addresses[-1][1])

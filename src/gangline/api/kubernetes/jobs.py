@@ -13,7 +13,17 @@ from gangline.api.kubernetes.answers import list_object, object_answer, stream_a
 from gangline.api.kubernetes.changing import change_job
 from gangline.api.kubernetes.job_objects import is_shown, job_to_object, named
 from gangline.api.kubernetes.plain import Plain, decode_object, merged, part, text
-from gangline.api.kubernetes.requests import all_jobs, desk_of, find_job, kind_in, name_of, tenant_of, version_of
+from gangline.api.kubernetes.requests import (
+    all_jobs,
+    desk_of,
+    find_job,
+    kind_in,
+    name_of,
+    number_in,
+    switched_on,
+    tenant_of,
+    version_of,
+)
 from gangline.api.kubernetes.selectors import Selector, equal_value, matches, parse_selector
 from gangline.api.kubernetes.translating import translate
 from gangline.dialects.kubeflow import GROUP, Kind
@@ -50,9 +60,10 @@ async def listing(request: web.Request) -> web.StreamResponse:
     kind, version = kind_in(request), version_of(request)
     wanted = parse_selector(request.query.get("labelSelector"), "labelSelector")
     name = equal_value(request.query.get("fieldSelector"), "metadata.name")
-    if request.query.get("watch") in ("true", "1"):
+    if switched_on(request, "watch"):
         changes = _changes(request, kind, wanted, name)
-        return await stream_answer(request, changes, content_type="application/json")
+        seconds = number_in(request, "timeoutSeconds")
+        return await stream_answer(request, changes, content_type="application/json", seconds=seconds)
     found = [job async for job in all_jobs(request, kind) if _wanted(job, wanted, name)]
     found.sort(key=lambda job: job.name)
     objects = [job_to_object(job, kind, version) for job in found]

@@ -5,11 +5,12 @@ import json
 from gangline.api.kubernetes.job_objects import kind_of, owner_reference
 from gangline.api.kubernetes.plain import Plain, given, items, part, text, texts
 from gangline.dialects.kubeflow import KINDS, Kind, selector_labels, time_text
-from gangline.dialects.kubeflow.status import JOB_ROLE_LABEL, REPLICA_INDEX_LABEL
+from gangline.dialects.kubeflow.status import JOB_ROLE_LABEL, REPLICA_INDEX_LABEL, outlived
 from gangline.model import Job, Phase, ReplicaId, ReplicaState, ReplicaStatus, RoleName, Timestamp
 
 _LAUNCHER = RoleName("launcher")
-_ENDED_WITH_JOB = frozenset({ReplicaState.PENDING, ReplicaState.RUNNING, ReplicaState.BACKING_OFF})
+_KILLED = 137
+"""The exit code of a container whose own nobody saw."""
 _PHASES = {
     ReplicaState.PENDING: "Pending",
     ReplicaState.RUNNING: "Running",
@@ -47,8 +48,9 @@ def pods_of(job: Job) -> list[Plain]:
     policy = text(json.loads(job.spec.manifest_json or "{}"), "spec", "runPolicy", "cleanPodPolicy")
     if job.finished and policy == "All":
         return []
-    gone = _ENDED_WITH_JOB if job.finished and policy == "Running" else frozenset()
-    return [pod_to_object(job, kind, status) for status in job.replicas if status.state not in gone]
+    # What was running at the end is what policy Running removes.
+    tidied = job.finished and policy == "Running"
+    return [pod_to_object(job, kind, status) for status in job.replicas if not (tidied and outlived(job, status))]
 
 
 def pod_to_object(job: Job, kind: Kind, status: ReplicaStatus) -> Plain:
@@ -112,7 +114,7 @@ def _status(job: Job, kind: Kind, status: ReplicaStatus, template: Plain) -> Pla
 
 def _phase(job: Job, status: ReplicaStatus) -> str:
     """What was still running when its job ended was stopped by us: it shares the job's fate, as upstream counts it."""
-    if job.finished and status.state in _ENDED_WITH_JOB:
+    if job.finished and outlived(job, status):
         return "Succeeded" if job.phase is Phase.COMPLETED else "Failed"
     return _PHASES[status.state]
 
@@ -147,7 +149,7 @@ def _container_state(job: Job, status: ReplicaStatus) -> Plain:
     return {
         "terminated": given(
             {
-                "exitCode": status.exit_code if status.exit_code is not None else int(phase == "Failed"),
+                "exitCode": 0 if phase == "Succeeded" else status.exit_code or _KILLED,
                 "reason": "Completed" if phase == "Succeeded" else "Error",
                 "message": status.message or None,
                 "startedAt": started,

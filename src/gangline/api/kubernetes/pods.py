@@ -11,7 +11,16 @@ from gangline.api.kubernetes.event_objects import job_to_events
 from gangline.api.kubernetes.job_objects import kind_of
 from gangline.api.kubernetes.plain import Plain, text, texts
 from gangline.api.kubernetes.pod_objects import candidates, pods_of
-from gangline.api.kubernetes.requests import all_jobs, desk_of, find_job, name_of, tenant_of
+from gangline.api.kubernetes.requests import (
+    all_jobs,
+    desk_of,
+    find_job,
+    name_of,
+    number_in,
+    refuse_watching,
+    switched_on,
+    tenant_of,
+)
 from gangline.api.kubernetes.selectors import equal_value, matches, parse_selector
 from gangline.dialects.kubeflow.status import JOB_NAME_LABEL
 from gangline.engines.interface import LogLine
@@ -24,6 +33,7 @@ _INVOLVED = ("kind", "name", "namespace", "uid")
 
 async def listing(request: web.Request) -> web.Response:
     """Return pods by label and field."""
+    refuse_watching(request)
     labels = parse_selector(request.query.get("labelSelector"), "labelSelector")
     wanted = parse_selector(request.query.get("fieldSelector"), "fieldSelector")
     found = [
@@ -47,8 +57,8 @@ async def get(request: web.Request) -> web.Response:
 async def log(request: web.Request) -> web.StreamResponse:
     """Return what a pod has written; ``follow`` goes on until its attempt is over."""
     job, replica = await _replica(request)
-    desk, query = desk_of(request), request.query
-    attempt = job.attempt - 1 if query.get("previous") in ("true", "1") else job.attempt
+    desk = desk_of(request)
+    attempt = job.attempt - 1 if switched_on(request, "previous") else job.attempt
     if attempt < 1:
         raise InvalidInputError(f"pod '{name_of(request)}' has no output yet, or no earlier attempt", field="previous")
     wanted = operations.LogFilter(
@@ -56,16 +66,16 @@ async def log(request: web.Request) -> web.StreamResponse:
         role=replica.role,
         index=replica.index,
         since=_since(request, desk.clock.now()),
-        tail=_number(request, "tailLines"),
+        tail=number_in(request, "tailLines"),
     )
-    follow = query.get("follow") in ("true", "1")
-    lines = operations.logs(desk, tenant_of(request), job.id, wanted, follow=follow)
-    stamped = query.get("timestamps") in ("true", "1")
+    lines = operations.logs(desk, tenant_of(request), job.id, wanted, follow=switched_on(request, "follow"))
+    stamped = switched_on(request, "timestamps")
     return await stream_answer(request, _text(lines, stamped=stamped), content_type="text/plain; charset=utf-8")
 
 
 async def events(request: web.Request) -> web.Response:
     """Return what happened to the jobs of a namespace and their pods."""
+    refuse_watching(request)
     desk, tenant = desk_of(request), tenant_of(request)
     wanted = parse_selector(request.query.get("fieldSelector"), "fieldSelector")
     found: list[Plain] = []
@@ -102,7 +112,7 @@ async def _text(lines: AsyncGenerator[LogLine, None], *, stamped: bool) -> Async
 
 
 def _since(request: web.Request, now: Timestamp) -> Timestamp | None:
-    seconds = _number(request, "sinceSeconds")
+    seconds = number_in(request, "sinceSeconds")
     if seconds is not None:
         return Timestamp(now - seconds)
     moment = request.query.get("sinceTime")
@@ -112,15 +122,6 @@ def _since(request: web.Request, now: Timestamp) -> Timestamp | None:
         return Timestamp(datetime.fromisoformat(moment).timestamp())
     except ValueError as error:
         raise InvalidInputError(f"'{moment}' is no time", field="sinceTime", expected="RFC 3339") from error
-
-
-def _number(request: web.Request, name: str) -> int | None:
-    given = request.query.get(name)
-    if given is None:
-        return None
-    if not (given.isascii() and given.isdigit()):
-        raise InvalidInputError(f"'{given}' is not understood", field=name, expected="a whole number")
-    return int(given)
 
 
 def _pod_fields(pod: Plain) -> dict[str, str]:

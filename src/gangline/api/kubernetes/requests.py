@@ -8,13 +8,14 @@ from gangline import operations
 from gangline.api.kubernetes.job_objects import is_shown, served_kind
 from gangline.api.rest.context import DESK_FOR
 from gangline.dialects.kubeflow import Kind
-from gangline.errors import NotFoundError
+from gangline.errors import InvalidInputError, NotFoundError
 from gangline.model import Job, Tenant
 from gangline.model.identity import check_name
 from gangline.operations import Desk
 from gangline.storage.interface import JobQuery
 
 _PAGE = 500
+_TRUE = frozenset({"1", "t", "true"})
 
 
 def desk_of(request: web.Request) -> Desk:
@@ -37,6 +38,27 @@ def name_of(request: web.Request) -> str:
 def version_of(request: web.Request) -> str:
     """Return the API version in the path."""
     return request.match_info["version"]
+
+
+def switched_on(request: web.Request, name: str) -> bool:
+    """Whether a switch of the query is on; clients write it in any case."""
+    return request.query.get(name, "").lower() in _TRUE
+
+
+def refuse_watching(request: web.Request) -> None:
+    """Answer a watch of what cannot be watched with a refusal, never with a list that its client would misread."""
+    if switched_on(request, "watch"):
+        raise web.HTTPMethodNotAllowed(request.method, [], text="this cannot be watched; list it again")
+
+
+def number_in(request: web.Request, name: str) -> int | None:
+    """Return a number of the query, if it is given."""
+    given = request.query.get(name)
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdigit()):
+        raise InvalidInputError(f"'{given}' is not understood", field=name, expected="a whole number")
+    return int(given)
 
 
 def kind_in(request: web.Request) -> Kind:

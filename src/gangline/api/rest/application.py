@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gangline import __version__
 from gangline.api.errors import error_to_body, status_of
-from gangline.api.rest import cluster, jobs, observation
+from gangline.api.rest import cluster, jobs, observation, sweeps
 from gangline.api.rest.answers import STREAMS, end_streams, json_answer
 from gangline.api.rest.context import DESK_FOR, DeskFor
 from gangline.errors import GanglineError, InvalidInputError, NotFoundError
@@ -30,7 +30,7 @@ def make_app(desk_for: DeskFor, *, code_limit_bytes: int = DEFAULT_CODE_LIMIT_BY
     app[DESK_FOR] = desk_for
     app[STREAMS] = WeakSet()
     app[cluster.CODE_LIMIT_BYTES] = code_limit_bytes
-    app.add_routes([*jobs.routes(), *observation.routes(), *cluster.routes()])
+    app.add_routes([*jobs.routes(), *observation.routes(), *sweeps.routes(), *cluster.routes()])
     app.on_response_prepare.append(_add_version)
     app.on_shutdown.append(end_streams)
     return app

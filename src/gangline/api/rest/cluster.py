@@ -2,13 +2,15 @@
 
 from http import HTTPStatus
 
+import msgspec
 from aiohttp import web
 
 from gangline import __version__, operations
 from gangline.api.rest.answers import json_answer
-from gangline.api.rest.context import desk_of
+from gangline.api.rest.context import body_of, desk_of, tenant_of
 from gangline.api.rest.parameters import Parameters
 from gangline.api.schemas.cluster import node_to_schema, queue_to_schema, usage_to_schema
+from gangline.errors import InvalidInputError
 
 CODE_LIMIT_BYTES: web.AppKey[int] = web.AppKey("code_limit_bytes", int)
 _CHUNK_BYTES = 1 << 20
@@ -47,6 +49,20 @@ async def put_code(request: web.Request) -> web.Response:
     return web.Response(status=HTTPStatus.NO_CONTENT)
 
 
+async def put_object(request: web.Request) -> web.Response:
+    """Keep a ConfigMap or a Secret for jobs that refer to it, replacing the one of that name."""
+    Parameters(request, ())
+    found = await body_of(request, dict[str, object])
+    metadata = found.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    kinds = {"ConfigMap": operations.ObjectKind.CONFIG_MAP, "Secret": operations.ObjectKind.SECRET}
+    if found.get("kind") not in kinds or not isinstance(name, str):
+        raise InvalidInputError("this is no object to keep", field="kind", expected="a named ConfigMap or Secret")
+    text = msgspec.json.encode(found).decode()
+    operations.put_object(desk_of(request), tenant_of(request), kinds[str(found["kind"])], name, text, new=False)
+    return web.Response(status=HTTPStatus.NO_CONTENT)
+
+
 async def version(request: web.Request) -> web.Response:
     """Return the version of the service."""
     Parameters(request, ())
@@ -69,6 +85,7 @@ def routes() -> list[web.RouteDef]:
         web.get("/v1/queues", queues),
         web.head("/v1/code/{digest}", head_code),
         web.put("/v1/code/{digest}", put_code),
+        web.put("/v1/tenants/{tenant}/objects", put_object),
         web.get("/v1/version", version),
         web.get("/v1/health", health),
     ]

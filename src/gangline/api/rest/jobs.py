@@ -9,11 +9,11 @@ from gangline import operations
 from gangline.api.rest.answers import json_answer, stream_answer
 from gangline.api.rest.context import body_of, desk_of, reference_of, tenant_of
 from gangline.api.rest.parameters import Parameters
-from gangline.api.schemas.job import PrunedSchema, change_to_schema, job_to_schema, page_to_schema
+from gangline.api.schemas.job import KilledSchema, PrunedSchema, change_to_schema, job_to_schema, page_to_schema
 from gangline.dialects import Translation, read_plain
 from gangline.dialects.native import pairs
 from gangline.errors import InvalidInputError
-from gangline.model import Job, JobId, QueueName, RoleName, Tenant
+from gangline.model import Job, JobId, QueueName, ReplicaId, RoleName, Tenant
 from gangline.operations import Desk
 from gangline.storage.interface import JobQuery
 
@@ -103,6 +103,16 @@ async def prune(request: web.Request) -> web.Response:
     return json_answer(PrunedSchema(names=[job.name for job in jobs]))
 
 
+async def kill(request: web.Request) -> web.Response:
+    """Kill the replica in the query; says whether it still ran."""
+    replica = Parameters(request, ("replica",)).text("replica")
+    if replica is None:
+        raise InvalidInputError("no replica is given", field="replica", expected="ROLE-INDEX, for example worker-0")
+    desk, tenant = desk_of(request), tenant_of(request)
+    killed = await operations.kill(desk, tenant, reference_of(request), ReplicaId.parse(replica))
+    return json_answer(KilledSchema(killed=killed))
+
+
 def verb(operation: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
     """Make the handler of a request that needs nothing but the job: halt, resume, cancel, delete."""
 
@@ -128,4 +138,5 @@ def routes() -> list[web.RouteDef]:
         web.post(f"{one}/resume", verb(operations.resume)),
         web.post(f"{one}/cancel", verb(operations.cancel)),
         web.post(f"{one}/scale", scale),
+        web.post(f"{one}/kill", kill),
     ]

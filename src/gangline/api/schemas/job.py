@@ -89,6 +89,12 @@ class PrunedSchema(msgspec.Struct, kw_only=True):
     names: list[str]
 
 
+class KilledSchema(msgspec.Struct, kw_only=True):
+    """Whether a replica was killed, or had ended by itself."""
+
+    killed: bool
+
+
 def job_to_schema(job: Job) -> JobSchema:
     """Write a job."""
     plain = job_to_plain(job.spec)

@@ -1,7 +1,7 @@
 """``gangline submit tf|pytorch|mpi|horovod``: Arena's flags, bound to the table of the dialect."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,24 +29,22 @@ def arena_command(verb: Verb) -> click.Command:
         job = _job(verb, {name: value for name, value in given.items() if value not in (None, (), False)}, words)
         return send(ctx, (_for_tenant(ctx, job, values.pop("tenant")),), Sending(**values))  # type: ignore[arg-type]  # click checked
 
-    command = click.Command(
-        f"submit {verb}",
-        callback=sending_options(callback),
-        params=[click.Argument(["words"], metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED)],
-        help=f"Submit a job with Arena's flags ({verb}); a command in one pair of quotes runs in a shell.",
-        context_settings={"allow_interspersed_args": False},
-    )
-    command.params += [_click_option(option) for option in options]
-    command.params += reversed(getattr(callback, "__click_params__", []))
-    return command
+    function: Callable[..., int] = sending_options(callback)
+    for option in reversed(options):
+        function = _bound(option)(function)
+    words = click.argument("words", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED)
+    summary = f"Submit a job with Arena's flags ({verb}); a command in one pair of quotes runs in a shell."
+    settings = {"allow_interspersed_args": False}
+    return click.command(f"submit {verb}", help=summary, context_settings=settings)(words(function))
 
 
-def _click_option(option: Option) -> click.Option:
+def _bound(option: Option) -> Callable[[Callable[..., int]], Callable[..., int]]:
     names = [f"--{name}" for name in (option.name, *option.old_names)]
     if option.short:
         names.insert(0, f"-{option.short}")
-    return click.Option(
-        [_parameter(option), *names],
+    return click.option(
+        _parameter(option),
+        *names,
         help=f"{option.help[0].upper()}{option.help[1:]}.",
         is_flag=option.takes is Takes.FLAG,
         multiple=option.takes is Takes.MANY,

@@ -72,7 +72,7 @@ def path() -> None:
 @click.option("--output", metavar="FILE", help="Add it to this file instead of printing it.")
 @click.pass_context
 def kubeconfig_(ctx: click.Context, output: str | None) -> None:
-    """Write a kubeconfig for the local service, for kubectl and the Kubeflow Training SDK."""
+    """Write a kubeconfig for the local service, for the Kubeflow Training SDK."""
     # YAML, and a service that may have to be started: needed by no other subcommand.
     from gangline.cli.connection import connect
     from gangline.cli.kubeconfig import kubeconfig, write_kubeconfig

@@ -153,6 +153,9 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
     if how.following and len(jobs) > 1:
         raise click.UsageError(f"--follow takes one job, and the file holds {len(jobs)}", ctx)
     clients = [connect(ctx, tenant=job.spec.tenant) for job in jobs]
+    for client, job in zip(clients, jobs, strict=True):
+        for document in job.objects_json:
+            client.put_object(document)
     submitted = [
         client.submit(job.spec, halted=how.halted or job.suspended) for client, job in zip(clients, jobs, strict=True)
     ]

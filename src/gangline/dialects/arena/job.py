@@ -227,7 +227,7 @@ def _clean_pods(verb: Verb, options: Options) -> CleanPods:
 def _local_notes(spec: JobSpec, options: Options) -> tuple[str, ...]:
     notes = [f"the image {spec.image} is ignored: commands run on this machine itself"] if spec.image else []
     if "data" in options:
-        notes.append("volume claims are not mounted: commands see this machine's own directories")
+        notes.append("volume claims are directories of this machine, found in commands and variables only")
     return tuple(notes)
 
 

@@ -63,7 +63,7 @@ def read_template(where: Value, replica: Mapping[str, Value], kind: Kind, main: 
         restart=pod["restartPolicy"].text() if "restartPolicy" in pod else None,
         grace_seconds=_grace(pod),
         notes=_notes(where, pod),
-        local_notes=tuple(_local_notes(where, container)),
+        local_notes=tuple(_local_notes(where, pod, container)),
     )
 
 
@@ -183,14 +183,23 @@ def _notes(where: Value, pod: Mapping[str, Value]) -> tuple[str, ...]:
     return (f"{where.path}: affinity is checked by the kubelet only; write a nodeSelector for what must hold",)
 
 
-def _local_notes(where: Value, container: Mapping[str, Value]) -> list[str]:
+def _local_notes(where: Value, pod: Mapping[str, Value], container: Mapping[str, Value]) -> list[str]:
     notes = []
     variables = [item.fields() for item in (container["env"].items() if "env" in container else [])]
     unresolved = [variable["name"].text() for variable in variables if "valueFrom" in variable]
     if "envFrom" in container:
         unresolved.append("envFrom")
     if unresolved:
-        notes.append(f"{where.path}: {', '.join(unresolved)} is set from objects of the cluster")
+        notes.append(
+            f"{where.path}: {', '.join(unresolved)} is set from objects of the cluster, as far as they are here"
+        )
     if "command" not in container and "args" not in container:
         notes.append(f"{where.path}: the container has no command; its image's entry point is not known here")
+    if "volumeMounts" in container:
+        notes.append(
+            f"{where.path}: mount paths are found in commands and variables only; volumes are directories here"
+        )
+    others = len(pod["containers"].items()) - 1 + len(pod["initContainers"].items() if "initContainers" in pod else [])
+    if others:
+        notes.append(f"{where.path}: only the training container runs here, not the {others} beside it")
     return notes

@@ -60,7 +60,8 @@ def _container(spec: JobSpec, role: RoleSpec) -> tuple[Plain | None, Mapping[str
     pod = template.get("spec") or {}
     containers = _objects(pod.get("containers"))
     kind = KINDS.get((spec.origin or "").rpartition(" ")[2])
-    wanted = kind.container if kind else None
+    named = (json.loads(spec.manifest_json or "{}").get("spec") or {}).get("mainContainer")
+    wanted = named or (kind.container if kind else None)
     chosen = next((item for item in containers if item.get("name") == wanted), containers[0] if containers else None)
     return chosen, {str(volume.get("name")): volume for volume in _objects(pod.get("volumes"))}
 

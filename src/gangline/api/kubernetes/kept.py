@@ -1,0 +1,103 @@
+"""Handlers for ConfigMaps and Secrets: kept as they are sent, for jobs whose pod templates refer to them."""
+
+import json
+import uuid
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+from aiohttp import web
+
+from gangline import operations
+from gangline.api.kubernetes.answers import list_object, object_answer, success_object
+from gangline.api.kubernetes.plain import Plain, decode_object, merged, part, text, texts
+from gangline.api.kubernetes.requests import desk_of, name_of, refuse_watching, tenant_of
+from gangline.api.kubernetes.selectors import matches, parse_selector
+from gangline.dialects.kubeflow import time_text
+from gangline.errors import InvalidInputError
+from gangline.operations import ObjectKind
+
+_KINDS = {ObjectKind.CONFIG_MAP: "ConfigMap", ObjectKind.SECRET: "Secret"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+KindHandler = Callable[[web.Request, ObjectKind], Awaitable[web.StreamResponse]]
+
+
+async def create(request: web.Request, kind: ObjectKind) -> web.Response:
+    """Keep the object in the body."""
+    document = decode_object(await request.read())
+    name = text(document, "metadata", "name")
+    if name is None:
+        raise InvalidInputError("the object has no name", field="metadata.name", expected="a name")
+    now = time_text(desk_of(request).clock.now())
+    found = _complete(request, kind, document, name, {"uid": str(uuid.uuid4()), "creationTimestamp": now})
+    operations.put_object(desk_of(request), tenant_of(request), kind, name, json.dumps(found), new=True)
+    return object_answer(found, HTTPStatus.CREATED)
+
+
+async def get(request: web.Request, kind: ObjectKind) -> web.Response:
+    """Return one object."""
+    return object_answer(_read(request, kind))
+
+
+async def listing(request: web.Request, kind: ObjectKind) -> web.Response:
+    """Return the objects of the namespace."""
+    refuse_watching(request)
+    wanted = parse_selector(request.query.get("labelSelector"), "labelSelector")
+    kept = operations.list_objects(desk_of(request), tenant_of(request), kind)
+    found = [decode_object(item.encode()) for item in kept]
+    chosen = [item for item in found if matches(wanted, texts(item, "metadata", "labels"))]
+    return object_answer(list_object(_KINDS[kind], "v1", chosen))
+
+
+async def change(request: web.Request, kind: ObjectKind) -> web.Response:
+    """Merge the body into an object, or put it in its place."""
+    sent, known = decode_object(await request.read()), _read(request, kind)
+    wanted = merged(known, sent) if request.method == "PATCH" else sent
+    metadata = part(known, "metadata")
+    version = int(text(known, "metadata", "resourceVersion") or "1") + 1
+    found = _complete(request, kind, dict(wanted) if isinstance(wanted, dict) else {}, name_of(request), metadata)
+    found["metadata"] = {**part(found, "metadata"), "resourceVersion": str(version)}
+    operations.put_object(desk_of(request), tenant_of(request), kind, name_of(request), json.dumps(found), new=False)
+    return object_answer(found)
+
+
+async def delete(request: web.Request, kind: ObjectKind) -> web.Response:
+    """Remove an object."""
+    known = _read(request, kind)
+    operations.delete_object(desk_of(request), tenant_of(request), kind, name_of(request))
+    return object_answer(success_object(name_of(request), kind, text(known, "metadata", "uid") or ""))
+
+
+def routes(core: str) -> list[web.RouteDef]:
+    """Every path of this module, below the namespace's."""
+    found = []
+    for kind in ObjectKind:
+        many, one = f"{core}/{kind}", f"{core}/{kind}/{{name}}"
+        found += [
+            web.post(many, _of(kind, create)),
+            web.get(many, _of(kind, listing)),
+            web.get(one, _of(kind, get)),
+            web.patch(one, _of(kind, change)),
+            web.put(one, _of(kind, change)),
+            web.delete(one, _of(kind, delete)),
+        ]
+    return found
+
+
+def _of(kind: ObjectKind, handler: KindHandler) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await handler(request, kind)
+
+    return handle
+
+
+def _read(request: web.Request, kind: ObjectKind) -> Plain:
+    return decode_object(operations.get_object(desk_of(request), tenant_of(request), kind, name_of(request)).encode())
+
+
+def _complete(request: web.Request, kind: ObjectKind, document: Plain, name: str, identity: Plain) -> Plain:
+    """The object as it is kept: what the user wrote, with a server's part of the metadata."""
+    kept = {"name": name, "namespace": tenant_of(request), "resourceVersion": "1"}
+    lasting: Plain = {str(field): identity[field] for field in ("uid", "creationTimestamp") if field in identity}
+    metadata: Plain = {**part(document, "metadata"), **kept, **lasting}
+    return {**document, "apiVersion": "v1", "kind": _KINDS[kind], "metadata": metadata}

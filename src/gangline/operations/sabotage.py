@@ -1,0 +1,27 @@
+"""Killing replicas on purpose: how a fault drill finds out whether a job survives what will happen to it one day."""
+
+from gangline.engines.interface import Saboteur
+from gangline.errors import ConflictError, EngineError, InvalidInputError
+from gangline.model import ReplicaId, ReplicaState, Tenant
+from gangline.operations.desk import Desk
+from gangline.operations.listing import get_job
+
+
+async def kill(desk: Desk, tenant: Tenant, reference: str, replica: ReplicaId) -> bool:
+    """Kill one running replica of a job without warning; False if it ended by itself at the same moment.
+
+    What follows is up to the job's own policy, as for any other failure; its journal tells of it. Raises EngineError
+    if the engine has no such power.
+    """
+    job = await get_job(desk, tenant, reference)
+    if not isinstance(desk.engine, Saboteur):
+        raise EngineError("the engine of this service cannot kill single replicas")
+    status = job.replica(replica)
+    if status is None:
+        known = ", ".join(str(each.id) for each in job.replicas)
+        raise InvalidInputError(
+            f"job '{job.name}' has no replica '{replica}'", field="replica", expected=f"one of {known}" if known else ""
+        )
+    if status.state is not ReplicaState.RUNNING:
+        raise ConflictError(f"replica {replica} of job '{job.name}' does not run: it is {status.state}")
+    return await desk.engine.kill(job.gang_id, replica)

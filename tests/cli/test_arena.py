@@ -1,0 +1,155 @@
+"""Arena's verbs, the columns its users know, and the kubeconfig."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gangline.cli.arena_routing import arena_verb
+from gangline.cli.kubeconfig import write_kubeconfig
+from gangline.dialects.arena import Verb
+from gangline.errors import InvalidInputError
+from tests.cli.conftest import Here, Shell
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        pytest.param(["tf", "--name=a"], (Verb.TENSORFLOW, ["--name=a"]), id="a verb"),
+        pytest.param(["horovodjob", "x"], (Verb.HOROVOD, ["x"]), id="its long name"),
+        pytest.param(["--mode=tensorflow", "--ps=1", "x"], (Verb.TENSORFLOW, ["--ps=1", "x"]), id="early Arena"),
+        pytest.param(
+            ["--name", "a", "--mode", "horovod", "x"], (Verb.HOROVOD, ["--name", "a", "x"]), id="values apart"
+        ),
+        pytest.param(["--workers", "2", "python", "a.py", "--mode=horovod"], None, id="the command's own option"),
+        pytest.param(["--", "tf", "--mode=horovod"], None, id="after the dashes"),
+        pytest.param(["--mode=fast", "x"], None, id="another mode"),
+        pytest.param(["python", "tf"], None, id="a word later"),
+        pytest.param([], None, id="nothing"),
+    ],
+)
+def test_arenas_way_of_submitting_is_recognised(arguments: list[str], want: tuple[Verb, list[str]] | None) -> None:
+    assert arena_verb(arguments) == want
+
+
+@pytest.fixture
+def present(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_tensorflow_job_runs_with_the_files_of_the_present_directory(here: Here, present: Path) -> None:
+    (present / "train.py").write_text("import os; print('role', os.environ['GANGLINE_ROLE'], os.environ['RATE'])\n")
+    amounts = ("--worker-cpu=100m", "--ps-cpu", "100m", "--chief-cpu=100m")
+    code, out, err = here(
+        "submit", "tf", "--name=arena-tf", "--workers=1", "--ps=1", "--chief", *amounts, "-e", "RATE=0.1", "--wait",
+        "python3 train.py",
+    )  # fmt: skip
+    assert (code, out) == (0, "arena-tf\n"), err
+    assert "shipping the present directory" in err
+    assert here("logs", "arena-tf", "-i", "arena-tf-chief-0")[1] == "role chief 0.1\n"
+    assert here("logs", "arena-tf", "-i", "ps-9")[0] == 2
+
+
+def test_the_flags_of_early_arena_still_work(here: Here, present: Path) -> None:
+    flags = ("--workerCpu=100m", "--workerMemory=64Mi", "--workerImage=any", "--workerPort=3333", "--sshPort=2345")
+    code, out, err = here(
+        "submit", "--mode=horovod", "--name=early", "--workers=2", *flags, "--dry-run", "-o", "json", "mpirun true"
+    )
+    assert code == 0, err
+    job = json.loads(out)
+    worker = job["spec"]["roles"]["worker"]
+    assert (worker["replicas"], worker["image"], worker["port"], worker["resources"]["memory"]) == (
+        2,
+        "any",
+        3333,
+        "64Mi",
+    )
+    assert job["spec"]["roles"]["launcher"]["command"] == ["sh", "-c", "mpirun true"]
+
+
+def test_a_wrong_flag_is_refused_with_the_nearest(here: Here) -> None:
+    code, _, err = here("submit", "tf", "--worker-cpus=1", "true")
+    assert code == 2
+    assert "--worker-cpu" in err
+
+
+def test_the_columns_are_those_of_arena(here: Here) -> None:
+    here("submit", "pytorch", "--name=arena-columns", "--workers=2", "--cpu=100m", "--", "sleep", "100")
+    here("wait", "arena-columns", "--for", "PROCESSING")
+    listed = here("list", "arena-columns", "-o", "arena")[1].splitlines()
+    assert listed[0].split() == ["NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE"]
+    assert listed[1].split()[:3] == ["arena-columns", "RUNNING", "PYTORCHJOB"]
+    shown = here("get", "arena-columns", "-e", "-g")[1]
+    assert "arena-columns-worker-0" in shown
+    assert "ReplicaStarted" in shown
+    assert "Allocated/Requested GPUs of Job: 0/0" in shown
+    details = here("top", "node", "-d")[1]
+    assert "arena-columns  master-0" in details
+    assert "gangline logs -f arena-columns --role worker --index 0" in here("logviewer", "arena-columns")[1]
+    here("delete", "arena-columns")
+
+
+def test_attach_runs_where_the_replica_runs(shell: Shell) -> None:
+    shell.out("submit", "--name", "attached", "-e", "WORD=inside", "--", "sleep", "100")
+    shell.out("wait", "attached", "--for", "PROCESSING")
+    found = shell.out("attach", "attached", "-i", "worker-0", "--", "sh", "-c", "echo $WORD $GANGLINE_ROLE; pwd")
+    assert found.splitlines()[0] == "inside worker"
+    assert found.splitlines()[1].endswith("worker-0/work")
+    shell.out("cancel", "attached")
+    gone = shell.run("attach", "attached")
+    assert (gone.returncode, "has none on this machine" in gone.stderr) == (3, True)
+
+
+def test_prune_takes_arenas_word(here: Here) -> None:
+    here("submit", "--name", "pruned-since", "--wait", "--", "true")
+    assert "pruned-since" in here("prune", "--since", "0s")[1]
+
+
+def test_a_file_brings_its_config_maps_along(here: Here, tmp_path: Path) -> None:
+    container = {
+        "name": "tensorflow",
+        "image": "any",
+        "command": ["cat", "/etc/words/greeting"],
+        "volumeMounts": [{"name": "words", "mountPath": "/etc/words"}],
+    }
+    pod = {"containers": [container], "volumes": [{"name": "words", "configMap": {"name": "file-words"}}]}
+    documents = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "file-words"}, "data": {"greeting": "hello"}},
+        {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "TFJob",
+            "metadata": {"name": "with-words"},
+            "spec": {"tfReplicaSpecs": {"Worker": {"template": {"spec": pod}}}},
+        },
+    ]
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump_all(documents))
+    code, out, err = here("submit", "-f", str(tmp_path / "job.yaml"), "--follow")
+    assert (code, out) == (0, "hello\n"), err
+    assert "note: the image any is ignored" in err
+
+
+def test_the_kubeconfig_is_added_to_what_a_file_says_already(here: Here, tmp_path: Path) -> None:
+    file = tmp_path / "kube" / "config"
+    file.parent.mkdir()
+    other = {"name": "other", "cluster": {"server": "https://other"}}
+    file.write_text(yaml.safe_dump({"clusters": [other], "contexts": [], "users": [], "current-context": "other"}))
+    for _ in range(2):
+        assert here("config", "kubeconfig", "--output", str(file))[0] == 0
+    found = yaml.safe_load(file.read_text())
+    assert [entry["name"] for entry in found["clusters"]] == ["other", "gangline"]
+    assert found["current-context"] == "gangline"
+    assert found["contexts"][0]["context"]["namespace"] == "default"
+    assert file.stat().st_mode & 0o777 == 0o600
+    printed = yaml.safe_load(here("config", "kubeconfig")[1])
+    assert printed["users"] == found["users"]
+
+
+@pytest.mark.parametrize("text", ["[1]", "a: ["])
+def test_a_file_that_is_no_kubeconfig_is_left_alone(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "config"
+    file.write_text(text)
+    with pytest.raises(InvalidInputError):
+        write_kubeconfig({"clusters": [], "users": [], "contexts": []}, file)
+    assert file.read_text() == text
