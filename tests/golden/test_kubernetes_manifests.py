@@ -1,5 +1,8 @@
-"""Rendered objects, compared whole with files that people can read. ``--update-golden`` is not a flag: delete a file and
-run the test twice; the first run writes it and fails, so that nobody accepts a change without looking at it."""
+"""Rendered objects, compared whole with files that people can read.
+
+To accept a change, delete the file and run the test twice: the first run writes it and fails, so that nobody accepts
+a change without looking at it.
+"""
 
 import json
 from pathlib import Path

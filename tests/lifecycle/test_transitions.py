@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gangline.errors import InvalidInputError, InvalidTransitionError
-from gangline.lifecycle import TRANSITIONS, FinishGang, ForgetJob, RunGang, StopGang, advance, standing, timers
+from gangline.lifecycle import TRANSITIONS, FinishGang, ForgetJob, RunGang, StopGang, advance, new_job, standing, timers
 from gangline.lifecycle import events as e
-from gangline.lifecycle.invariants import check_invariants, check_step
+from gangline.lifecycle.invariants import InvariantError, check_invariants, check_step
 from gangline.model import (
     DataMove,
     GangId,
@@ -358,3 +358,32 @@ def test_timers_cover_deadline_and_time_to_live() -> None:
     (ttl,) = timers(failed)
     assert ttl.at == START + 65
     assert step(failed, ttl.event).deleting
+
+
+def test_a_lost_replica_of_a_role_that_never_restarts_fails_the_job() -> None:
+    job = make_running_job(make_spec(roles=(make_role(restart=Restart.NEVER),)))
+    lost = e.ReplicaLost(job_id=job.id, at=Timestamp(START + 1), attempt=1, replica=worker())
+    failed = step(job, lost)
+    assert (failed.phase, failed.reason, failed.exit_code) == (P.FAILED, "ReplicaLost", 137)
+
+
+def test_a_gang_that_cannot_ever_start_is_not_retried() -> None:
+    job = make_running_job(make_spec(policy=Policy(max_attempts=5)))
+    hopeless = e.GangFailed(
+        job_id=job.id, at=Timestamp(START), attempt=1, reason="InputsFailed", message="no such file", permanent=True
+    )
+    assert step(job, hopeless).phase is P.FAILED
+
+
+def test_a_job_may_be_submitted_halted() -> None:
+    job = new_job(JobId("job-1"), make_spec(), START, halted=True)
+    check_invariants(job)
+    assert job.phase is P.HALTED
+    assert step(job, ask(e.ResumeRequested, job)).phase is P.RESUMED
+
+
+def test_a_state_that_must_not_exist_is_named() -> None:
+    with pytest.raises(InvariantError, match="an active job holds its machines"):
+        check_invariants(replace(make_running_job(), holding=False))
+    with pytest.raises(InvariantError, match="attempts are never taken back"):
+        check_step(make_running_job(), make_job())

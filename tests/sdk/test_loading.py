@@ -6,7 +6,7 @@ import pytest
 
 import gangline
 from gangline.errors import InvalidInputError
-from gangline.sdk.loading import load_all
+from gangline.sdk.loading import load_all, load_sweep
 
 JOB = """
 apiVersion: gangline.dev/v1
@@ -66,3 +66,15 @@ def test_a_job_of_another_controller_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tfjob.yaml").write_text(TF_JOB % "runPolicy: {managedBy: kueue.x-k8s.io/multikueue}")
     with pytest.raises(InvalidInputError, match="belongs to the controller"):
         gangline.load(tmp_path / "tfjob.yaml")
+
+
+def test_the_code_of_a_sweep_is_taken_from_where_its_file_lies(tmp_path: Path) -> None:
+    parts = "metadata: {name: grid}\nspec:\n  parameters: {a: [1]}\n  template: {spec: {code: ., command: [x, $(a)]}}\n"
+    (tmp_path / "sweep.yaml").write_text(f"kind: Sweep\n{parts}")
+    assert load_sweep(tmp_path / "sweep.yaml").template.code == str(tmp_path)
+
+
+def test_a_sweep_is_not_taken_for_a_job(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text("kind: Sweep\nmetadata: {name: grid}\n")
+    with pytest.raises(InvalidInputError, match="gangline sweep -f"):
+        load_all(tmp_path / "sweep.yaml")

@@ -23,6 +23,7 @@ TRACES = Path(os.environ.get("GANGLINE_TRACES", Path(__file__).parents[3] / "sha
 pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="no public traces: set GANGLINE_TRACES to their folder")
 
 
+@pytest.mark.slow
 def test_philly_is_read_whole() -> None:
     arrivals = list(read_philly(TRACES / "philly" / "philly.csv.gz"))
     assert len(arrivals) == 82_247

@@ -6,8 +6,9 @@ import pytest
 
 from gangline.model import JobSpec, Node, NodeName, Phase, Policy, Resources, RoleName, RoleSpec, Timestamp
 from gangline.scheduling import Constraint, Policies
+from gangline.scheduling.plugins.orders import ShortestFirst
 from gangline.simulator.report import plot_waits, summarise, table
-from gangline.simulator.run import Outcome, Setup, simulate
+from gangline.simulator.run import Outcome, Setup, compare, simulate
 from gangline.simulator.traces import Arrival, TraceError, read_philly, read_plain, write_plain
 from gangline.simulator.whatif import parse_nodes, what_if
 from tests.scheduling.builders import NOW, job, nodes, role, running
@@ -82,6 +83,16 @@ def test_a_summary_counts_what_happened() -> None:
     assert summary.makespan == 2100.0
     assert summary.utilisation == pytest.approx((800 + 800 + 400) / (8 * 2100))
     assert "mean wait" in table({"ours": summary})
+
+
+def test_policies_are_compared_side_by_side() -> None:
+    arrivals = [arrival("long", seconds=900), arrival("next", at=1, seconds=500), arrival("short", at=2, seconds=10)]
+    rules = {"age": Policies(), "shortest": Policies(job_order=ShortestFirst())}
+    outcomes = compare(Setup(nodes=machines()), arrivals, rules)
+    assert spans(outcomes["age"])["short"][0] == 1400.0
+    assert spans(outcomes["shortest"])["short"][0] == 900.0
+    header, *_ = table({name: summarise(each, machines()) for name, each in outcomes.items()}).splitlines()
+    assert header.split() == ["age", "shortest"]
 
 
 def test_waits_are_plotted(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from gangline.api.kubernetes.door import Door, open_door
 from gangline.errors import GanglineError
 from gangline.lifecycle.events import GangPlaced, ReplicaStarted
 from gangline.model import JobId, NodeName, Phase, ReplicaId, RoleName
+from gangline.storage.interface import JobPage, JobQuery
 from tests.operations.fakes import Office, at
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/tfjobs"
@@ -367,3 +368,18 @@ async def test_the_door_keeps_its_token_and_its_port_and_moves_when_the_port_is_
     finally:
         for runner in runners:
             await runner.cleanup()
+
+
+async def test_a_job_that_disappears_while_events_are_listed_has_none(
+    session: aiohttp.ClientSession, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await created(session)
+    listing = office.store.list
+
+    async def list_and_remove(query: JobQuery) -> JobPage:
+        page = await listing(query)
+        await office.store.remove(JobId(made["metadata"]["uid"]))
+        return page
+
+    monkeypatch.setattr(office.store, "list", list_and_remove)
+    assert (await asked(session, "/api/v1/namespaces/default/events"))["items"] == []

@@ -1,6 +1,6 @@
 """What users of the Kubeflow Training SDK do. Runs in the SDK's own environment, and knows nothing of Gangline.
 
-Usage: sdk_scenarios.py KUBECONFIG WHEEL. Every scenario runs in a thread of its own; what each saw, or why it failed,
+Usage: sdk_scenarios.py KUBECONFIG WHEEL DIRECTORY. Every scenario runs in a thread of its own; what each saw, or why it failed,
 is printed as one JSON document.
 """
 
@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from kubeflow.training import TrainingClient, models
 from kubernetes import client as kubernetes
@@ -21,7 +22,7 @@ TYPES = {
     "MPIJob": ("Launcher", "Worker"),
     "JAXJob": ("Worker",),
 }
-WAIT = {"polling_interval": 0.1, "wait_timeout": 40}
+WAIT = {"polling_interval": 0.1, "wait_timeout": 90}
 
 
 def job_of(kind, name, script, *, suspend=None):
@@ -50,10 +51,14 @@ def conditions(client, name):
 def life(client, kind):
     """From an object to its deletion, with everything one looks at on the way."""
     name = f"life-{kind.lower()}"
-    client.create_job(job_of(kind, name, "echo begin; sleep 1; echo end"))
+    gate = Path(sys.argv[3]) / name
+    client.create_job(job_of(kind, name, f"echo begin; until [ -e {gate} ]; do sleep 0.05; done; echo end"))
     client.wait_for_job_conditions(name, expected_conditions={"Running"}, **WAIT)
     pods = {pod.metadata.name: (pod.status.phase, pod.metadata.labels) for pod in client.get_job_pods(name)}
-    followed, _ = client.get_job_logs(name, follow=True)
+    with ThreadPoolExecutor(max_workers=1) as follower:
+        following = follower.submit(client.get_job_logs, name, follow=True)
+        gate.touch()
+        followed, _ = following.result()
     done = client.wait_for_job_conditions(name, **WAIT)
     logs, events = client.get_job_logs(name, verbose=True)
     seen = {
@@ -160,8 +165,9 @@ def objects(client, kind):
         "default", kubernetes.V1Secret(metadata=metadata(name="keys"), string_data={"token": "sesame"})
     )
     script = "cat /etc/words/greeting; echo; echo $TOKEN $WHO $(WHO) $(POD); cd /scratch && touch made && ls"
-    job = job_of(kind, "objects", script)
+    job = job_of(kind, "objects", "sleep 60")
     pod = job.spec.tf_replica_specs["Chief"].template.spec
+    pod.containers[0].command = ["sh", "-c", script]
     pod.volumes = [
         models.V1Volume(name="words", config_map=models.V1ConfigMapVolumeSource(name="words")),
         models.V1Volume(name="scratch", empty_dir=models.V1EmptyDirVolumeSource()),
@@ -192,7 +198,7 @@ def error_of(action):
 
 
 def until(condition):
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 90
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(condition)

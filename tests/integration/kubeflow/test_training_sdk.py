@@ -23,12 +23,13 @@ CONTROLLERS = {kind: f"{kind.lower()}-controller" for kind in MASTERS}
 @pytest.fixture(scope="module")
 def saw(service: LocalService, sdk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What every scenario saw; they run side by side in one process of the SDK's."""
-    wheel = make_wheel(tmp_path_factory.mktemp("wheel"))
+    place = tmp_path_factory.mktemp("sdk")
+    wheel = make_wheel(place)
     done = subprocess.run(
-        [str(sdk_python), "-W", "ignore", str(SCENARIOS), str(service.kubeconfig), str(wheel)],
+        [str(sdk_python), "-W", "ignore", str(SCENARIOS), str(service.kubeconfig), str(wheel), str(place)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -1,20 +1,14 @@
 """The Kubernetes engine as the contract suite sees it."""
 
-import time
-
+from gangline.compose import SystemClock
 from gangline.engines.kubernetes import KubernetesEngine
 from gangline.kube import KubeClient
-from gangline.model import NodeName, Resources, RoleSpec, Timestamp
+from gangline.model import NodeName, Resources, RoleSpec
 from gangline.testing.cluster import BUSYBOX
 from gangline.testing.engine_suite import EngineSubject, NewsReader, Program
 
 SMALL = Resources(cpu_millis=50, memory_mib=32)
 """Little enough for several tests to share the cluster's two cores."""
-
-
-class SystemClock:
-    def now(self) -> Timestamp:
-        return Timestamp(time.time())
 
 
 class KubernetesSubject(EngineSubject):

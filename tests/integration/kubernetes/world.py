@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from gangline.compose import SystemClock
 from gangline.controller import Controller
 from gangline.engines.kubernetes import KubernetesEngine
 from gangline.errors import NotFoundError
@@ -16,7 +17,7 @@ from gangline.storage.interface import Store
 from gangline.storage.kubernetes import KubernetesStore
 from gangline.testing.builders import make_job, make_role
 from gangline.testing.cluster import BUSYBOX
-from tests.integration.kubernetes.subject import SMALL, SystemClock
+from tests.integration.kubernetes.subject import SMALL
 
 PATIENCE_SECONDS = 60.0
 SERVE = "echo serving; exec sleep 1000"

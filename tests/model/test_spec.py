@@ -1,0 +1,61 @@
+"""A spec refuses what cannot run, and knows who leads and when it has succeeded."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gangline.errors import InvalidInputError
+from gangline.model import JobSpec, Policy, Queue, QueueName, Restart, RoleName, Success
+from gangline.testing.builders import make_role, make_spec
+
+
+@pytest.mark.parametrize(
+    ("make", "want_field"),
+    [
+        pytest.param(lambda: make_role(replicas=0), "roles.worker.replicas", id="no replicas"),
+        pytest.param(lambda: make_role(command=()), "roles.worker.command", id="no command"),
+        pytest.param(lambda: make_role(minimum=-1), "roles.worker.min", id="negative minimum"),
+        pytest.param(lambda: make_role(replicas=2, minimum=3), "roles.worker.min", id="minimum above replicas"),
+        pytest.param(lambda: make_role(replicas=2, maximum=1), "roles.worker.max", id="maximum below replicas"),
+        pytest.param(lambda: make_role(port=0), "roles.worker.port", id="no port"),
+        pytest.param(lambda: make_role("Worker"), "roles.Worker", id="a capital in a name"),
+        pytest.param(lambda: make_spec("x" * 64), "metadata.name", id="a name too long"),
+        pytest.param(lambda: JobSpec(name="a", roles=()), "spec.roles", id="no roles"),
+        pytest.param(lambda: make_spec(roles=(make_role(), make_role())), "spec.roles", id="a role twice"),
+        pytest.param(lambda: Policy(max_attempts=0), "policy.max_attempts", id="no attempts"),
+        pytest.param(lambda: Policy(deadline_seconds=-1), "policy.deadline", id="a negative deadline"),
+        pytest.param(lambda: Policy(grace_seconds=float("inf")), "policy.grace", id="endless grace"),
+        pytest.param(lambda: Policy(ttl_seconds=float("nan")), "policy.ttl", id="no number at all"),
+        pytest.param(lambda: Queue(name=QueueName("q"), weight=0), "weight", id="a queue without weight"),
+    ],
+)
+def test_what_cannot_run_is_refused_by_field(make: Callable[[], object], want_field: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        make()
+    assert caught.value.field == want_field
+
+
+@pytest.mark.parametrize(
+    ("roles", "want_lead", "want_success"),
+    [
+        pytest.param(("ps", "worker", "chief"), "chief", Success.LEAD, id="a chief leads"),
+        pytest.param(("worker", "launcher"), "launcher", Success.LEAD, id="a launcher leads"),
+        pytest.param(("ps", "worker"), "worker", Success.ALL, id="workers among themselves"),
+        pytest.param(("ps", "trainer"), "trainer", Success.ALL, id="a role of one's own"),
+        pytest.param(("ps",), "ps", Success.ALL, id="nothing but servers"),
+    ],
+)
+def test_who_leads_and_when_it_has_succeeded(roles: tuple[str, ...], want_lead: str, want_success: Success) -> None:
+    spec = make_spec(roles=tuple(make_role(name) for name in roles))
+    assert spec.lead_role == want_lead
+    assert spec.success is want_success
+
+
+def test_the_policy_overrules_what_success_means() -> None:
+    spec = make_spec(roles=(make_role("chief"),), policy=Policy(success=Success.ALL))
+    assert spec.success is Success.ALL
+
+
+def test_a_role_restarts_by_its_own_rule_before_the_jobs() -> None:
+    spec = make_spec(roles=(make_role("chief"), make_role("ps", restart=Restart.REPLICA)))
+    assert [spec.restart_of(RoleName(name)) for name in ("chief", "ps")] == [Restart.GANG, Restart.REPLICA]
