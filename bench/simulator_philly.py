@@ -32,7 +32,7 @@ def main() -> None:
     seconds = time.process_time() - begun
     print(table({f"{count} nodes": summarise(outcome, nodes)}))
     print(
-        f"{len(arrivals)} jobs: {seconds:.1f} s of processor time ({seconds / baseline:.0f} x sorting a million integers), "
+        f"{len(arrivals)} jobs: {seconds:.1f} s of processor time ({seconds / baseline:.0f} x the sort of a million), "
         f"{time.perf_counter() - wall:.1f} s on the clock; target 120 s"
     )
 

@@ -29,18 +29,22 @@ def job_for(options, name):
         replace(
             role,
             replicas=options.workers if role.name == "worker" else 1,
-            command=(*role.command[:-1], str(options.epochs)),
+            command=(sys.executable, *with_epochs(role.command[1:], options.epochs)),
             resources=replace(role.resources, cpu_millis=100),
         )
         for role in spec.roles
     )
-    env = {
-        "DATA_DIR": str(options.data.resolve()),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
-        "PYTHONPATH": str(Path(gangline.__file__).parents[1]),
-    }
+    env = {"DATA_DIR": str(options.data.resolve()), "PYTHONPATH": str(Path(gangline.__file__).parents[1])}
     policy = Policy(max_attempts=3, backoff_seconds=0.1, backoff_limit_seconds=0.5, grace_seconds=10)
     return replace(spec, name=name, roles=roles, env=env, policy=policy)
+
+
+def with_epochs(command, epochs):
+    """The command with another number of epochs; a role that is not told of epochs stays as it is."""
+    words = list(command)
+    if "--epochs" in words:
+        words[words.index("--epochs") + 1] = str(epochs)
+    return tuple(words)
 
 
 def drill(client, options, name, periods):

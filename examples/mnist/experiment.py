@@ -18,7 +18,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from experiment_report import machine_name, print_tables, write_pictures, write_report
+from experiment_report import counted, machine_name, print_tables, write_pictures, write_report
 
 import gangline
 from gangline.model import DataMove, Resources
@@ -99,13 +99,19 @@ def sweep_for(client, folder, options, workers, name):
     smallest = min(node.capacity.cpu_millis for node in client.nodes())
     largest = max([*options.workers, *options.single_workers]) + 2
     share = Resources(cpu_millis=smallest // largest, memory_mib=MEMORY_MIB)
-    counts = {"worker": workers}
-    roles = tuple(replace(role, replicas=counts.get(role.name, 1), resources=share) for role in spec.template.roles)
-    env = {
-        "DATA_DIR": str(options.data.resolve()),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
-        "PYTHONPATH": str(Path(gangline.__file__).parents[1]),
-    }
+    roles = tuple(
+        replace(
+            role,
+            replicas=workers if role.name == "worker" else 1,
+            # On this machine, the very Python that runs this script; elsewhere, the one that is found there.
+            command=role.command if options.server else (sys.executable, *role.command[1:]),
+            resources=share,
+        )
+        for role in spec.template.roles
+    )
+    env = {"DATA_DIR": str(options.data.resolve())}
+    if not options.server:
+        env["PYTHONPATH"] = str(Path(gangline.__file__).parents[1])
     return replace(
         spec,
         name=name,
@@ -123,7 +129,7 @@ def run_grid(client, folder, options, workers):
     done = client.sweeps.wait(name)
     trials = [trial_figures(client, folder, trial) for trial in done.trials]
     print(
-        f"{name} on {len(client.nodes())} nodes: {done.state} after {done.finished_at - done.created_at:.1f} s",
+        f"{name} on {counted(len(client.nodes()), 'node')}: {done.state} after {done.finished_at - done.created_at:.1f} s",
         flush=True,
     )
     return {"seconds": done.finished_at - done.created_at, "trials": trials}

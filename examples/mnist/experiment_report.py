@@ -19,8 +19,12 @@ def machine_text(results):
     nodes = f"each logical node has {found['node_cores']} cores" if found["node_cores"] else "logical nodes share them"
     return (
         f"{found['cores']} cores ({found['architecture']}), {found['memory_gib']} GiB of memory; {nodes}; "
-        f"Python {found['python']}; {results['epochs']} epochs"
+        f"Python {found['python']}; {counted(results['epochs'], 'epoch')}"
     )
+
+
+def counted(number, thing):
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def time_rows(results, kind):
@@ -42,8 +46,12 @@ def accuracy_rows(results):
 
 
 def accuracy_headings(results):
-    grids = (f"{grid['nodes']} nodes, {grid['workers']} workers" for grid in results["grids"])
+    grids = (grid_name(grid) for grid in results["grids"])
     return ("layers", "rate", *grids)
+
+
+def grid_name(grid):
+    return f"{counted(grid['nodes'], 'node')}, {counted(grid['workers'], 'worker')}"
 
 
 def single_rows(results):
@@ -121,7 +129,7 @@ def write_pictures(results, path):
         for trial in grid["trials"]:
             if trial["curve"]:
                 axes.plot(*zip(*trial["curve"], strict=True), marker=".", label=f"{trial['layers']} / {trial['rate']}")
-        axes.set(title=f"{grid['nodes']} nodes, {grid['workers']} workers", xlabel="seconds", ylabel="accuracy")
+        axes.set(title=grid_name(grid), xlabel="seconds", ylabel="accuracy")
         axes.grid(visible=True, alpha=0.3)
     frames[0][-1].legend(title="layers / rate", fontsize="x-small")
     figure.savefig(path, dpi=100)

@@ -74,6 +74,8 @@ def _translations(value: Value, sizes: Mapping[str, Resources], *, strict: bool)
         return (Translation(spec=native.job_from_value(value, sizes=sizes)),)
     if kind in kubeflow.KINDS:
         return (kubeflow.job_from_value(value, strict=strict),)
+    if kind == native.SWEEP_KIND:
+        raise top["kind"].wrong("a sweep is no job", expected="it with 'gangline sweep -f'")
     known = (native.KIND, *kubeflow.KINDS)
     if kind in known:
         raise top["apiVersion"].wrong(

@@ -1,7 +1,7 @@
 """What users of the Kubeflow Training SDK do. Runs in the SDK's own environment, and knows nothing of Gangline.
 
-Usage: sdk_scenarios.py KUBECONFIG WHEEL DIRECTORY. Every scenario runs in a thread of its own; what each saw, or why it failed,
-is printed as one JSON document.
+Usage: sdk_scenarios.py KUBECONFIG WHEEL DIRECTORY. Every scenario runs in a thread of its own; what each saw, or why it
+failed, is printed as one JSON document.
 """
 
 import json
@@ -27,7 +27,7 @@ WAIT = {"polling_interval": 0.1, "wait_timeout": 90}
 
 def job_of(kind, name, script, *, suspend=None):
     def replica(role):
-        words = ["sleep", "60"] if (kind, role) == ("MPIJob", "Worker") else ["sh", "-c", script]
+        words = ["sleep", "600"] if (kind, role) == ("MPIJob", "Worker") else ["sh", "-c", script]
         container = models.V1Container(name=kind[:-3].lower().replace("tf", "tensorflow"), image="any", command=words)
         template = models.V1PodTemplateSpec(spec=models.V1PodSpec(containers=[container]))
         count = 2 if kind == "JAXJob" else 1
@@ -85,7 +85,7 @@ def suspension(client, kind):
     name = f"rest-{kind.lower()}"
     client.create_job(job_of(kind, name, "echo before", suspend=True))
     seen = {"created": conditions(client, name), "pods_created": client.get_job_pod_names(name)}
-    update(client, name, lambda job: set_script(job, kind, "echo after; sleep 30"))
+    update(client, name, lambda job: set_script(job, kind, "echo after; sleep 600"))
     update(client, name, wake)
     client.wait_for_job_conditions(name, expected_conditions={"Running"}, **WAIT)
     seen["refused"] = error_of(lambda: update(client, name, lambda job: set_script(job, kind, "echo too late")))
@@ -165,7 +165,7 @@ def objects(client, kind):
         "default", kubernetes.V1Secret(metadata=metadata(name="keys"), string_data={"token": "sesame"})
     )
     script = "cat /etc/words/greeting; echo; echo $TOKEN $WHO $(WHO) $(POD); cd /scratch && touch made && ls"
-    job = job_of(kind, "objects", "sleep 60")
+    job = job_of(kind, "objects", "sleep 600")
     pod = job.spec.tf_replica_specs["Chief"].template.spec
     pod.containers[0].command = ["sh", "-c", script]
     pod.volumes = [

@@ -76,15 +76,21 @@ async def log(request: web.Request) -> web.StreamResponse:
 async def events(request: web.Request) -> web.Response:
     """Return what happened to the jobs of a namespace and their pods."""
     refuse_watching(request)
-    desk, tenant = desk_of(request), tenant_of(request)
     wanted = parse_selector(request.query.get("fieldSelector"), "fieldSelector")
-    found: list[Plain] = []
-    async for job in all_jobs(request):
-        kind = kind_of(job)
-        if kind is not None:
-            journal = await operations.journal(desk, tenant, job.id, limit=_JOURNAL)
-            found += [event for event in job_to_events(job, kind, journal) if matches(wanted, _event_fields(event))]
-    return object_answer(list_object("Event", "v1", found))
+    found = [event async for job in all_jobs(request) for event in await _events_of(request, job)]
+    chosen = [event for event in found if matches(wanted, _event_fields(event))]
+    return object_answer(list_object("Event", "v1", chosen))
+
+
+async def _events_of(request: web.Request, job: Job) -> list[Plain]:
+    kind = kind_of(job)
+    if kind is None:
+        return []
+    try:
+        journal = await operations.journal(desk_of(request), tenant_of(request), job.id, limit=_JOURNAL)
+    except NotFoundError:
+        return []  # it was removed since it was listed
+    return list(job_to_events(job, kind, journal))
 
 
 async def _jobs(request: web.Request, name: str | None) -> list[Job]:

@@ -52,13 +52,18 @@ class KubernetesEngine:
         clock: Clock,
         controller: str = "gangline",
         namespace: str | None = None,
+        prefix: str = "",
         image: str | None = None,
         code_directory: Path | None = None,
         owners: Owners | None = None,
         keeps_logs: bool = True,
         concurrency: int = 64,
     ) -> None:
-        """Make an engine. With ``namespace``, every tenant's jobs live in that one; ``image`` is for jobs without."""
+        """Make an engine.
+
+        A tenant's jobs live in the namespace of its name, with ``prefix`` before it; given a ``namespace``, all live in
+        that one. ``image`` is for jobs that name none.
+        """
         self._client = client
         self._clock = clock
         self._controller = controller
@@ -82,6 +87,7 @@ class KubernetesEngine:
             self.view,
             controller=controller,
             namespace=namespace,
+            prefix=prefix,
             image=image,
             code_directory=code_directory,
             owners=owners,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gangline.engines.kubernetes.names import ReplicaKey
-from gangline.model import Gang, GangId, Timestamp
+from gangline.model import Gang, GangId
 
 _ENDED_REMEMBERED = 10_000
 
@@ -26,7 +26,6 @@ class GangState:
     """Pods we asked to go."""
     collected: set[ReplicaKey] = field(default_factory=set)
     """Pods whose log is kept or being kept."""
-    started: dict[ReplicaKey, Timestamp] = field(default_factory=dict)
     told: set[tuple[ReplicaKey | None, str]] = field(default_factory=set)
     taking_down: "asyncio.Task[None] | None" = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)

@@ -74,6 +74,7 @@ class Launcher:
         *,
         controller: str,
         namespace: str | None,
+        prefix: str,
         image: str | None,
         code_directory: Path | None,
         owners: Owners | None,
@@ -83,6 +84,7 @@ class Launcher:
         self._view = view
         self._controller = controller
         self._namespace = namespace
+        self._prefix = prefix
         self._image = image
         self._code_directory = code_directory
         self._owners = owners
@@ -92,7 +94,7 @@ class Launcher:
 
     def namespace_of(self, gang: Gang) -> str:
         """Where a gang's objects live: its tenant's namespace, unless the engine has only one."""
-        return self._namespace or gang.spec.tenant
+        return self._namespace or f"{self._prefix}{gang.spec.tenant}"
 
     async def launch(self, state: GangState, gang: Gang, replicas: list[GangReplica]) -> None:
         """Create the pods of these replicas and what they need; raises RefusedError if the cluster will not."""

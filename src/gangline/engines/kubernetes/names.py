@@ -8,6 +8,7 @@ labels.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from gangline.model import GangId, GangReplica, JobId, ReplicaId, RoleName
 
@@ -31,7 +32,7 @@ _LABEL_LENGTH = 63
 _DIGEST_LENGTH = 6
 
 
-class Part:
+class Part(StrEnum):
     """The values of the label ``gangline.dev/part``."""
 
     REPLICA = "replica"
@@ -39,7 +40,6 @@ class Part:
     CODE = "code"
     HOSTS = "hosts"
     LOGS = "logs"
-    MOVER = "mover"
 
 
 @dataclass(frozen=True, slots=True)

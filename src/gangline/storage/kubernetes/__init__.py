@@ -4,6 +4,7 @@
 """
 
 from gangline.storage.kubernetes.definitions import DEFINITIONS, JOBS, QUEUES
-from gangline.storage.kubernetes.store import KubernetesStore, Listener
+from gangline.storage.kubernetes.following import Listener
+from gangline.storage.kubernetes.store import KubernetesStore
 
 __all__ = ["DEFINITIONS", "JOBS", "QUEUES", "KubernetesStore", "Listener"]

@@ -4,46 +4,38 @@ Nothing else needs a backup, and ``kubectl`` shows what Gangline knows. A tenant
 access rules say who sees what. Guarded writes rest on the object's ``resourceVersion``.
 """
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from gangline.errors import ConflictError, NotFoundError, StaleVersionError, StorageError
 from gangline.kube import (
     AlreadyExistsError,
     ApiError,
-    Applied,
-    Deleted,
-    GenericObject,
     InvalidError,
     KubeClient,
     KubeError,
     OwnerReference,
-    Synced,
 )
 from gangline.kube import ConflictError as KubeConflictError
 from gangline.kube import NotFoundError as KubeNotFoundError
-from gangline.lifecycle import Event
-from gangline.lifecycle.events import DeleteRequested
 from gangline.model import Clock, Job, JobId, Metric, Queue, Tenant, Timestamp
 from gangline.model.queue import ROOT_QUEUE
 from gangline.model.sweep import Sweep
 from gangline.storage.interface import JobPage, JobQuery, Record, Store
 from gangline.storage.kubernetes.announcer import Announcer
 from gangline.storage.kubernetes.definitions import JOBS, QUEUES
+from gangline.storage.kubernetes.following import Listener, follow
 from gangline.storage.kubernetes.metrics import MetricKeeper
+from gangline.storage.kubernetes.objects import JobObjects
 from gangline.storage.kubernetes.wire import (
     FINALIZER,
-    JOB_ID,
     NAME,
     Kept,
     appended,
     job_to_object,
     job_to_status,
-    object_to_job,
     object_to_queue,
     queue_to_object,
     spec_to_plain,
@@ -63,22 +55,6 @@ _PAUSE_SECONDS = 1.0
 _MOST_NAMESAKES = 100
 
 
-class Listener(Protocol):
-    """Who wants to know what others did to the record: the controller."""
-
-    def changed(self, job_id: JobId) -> None:
-        """Look at this record again."""
-        ...
-
-    def queues_changed(self) -> None:
-        """Read the queues again."""
-        ...
-
-    def hear(self, event: Event) -> None:
-        """Take an event in."""
-        ...
-
-
 class KubernetesStore:
     """Keeps jobs and queues as custom resources.
 
@@ -90,12 +66,8 @@ class KubernetesStore:
         self, client: KubeClient, *, prefix: str = "", namespace: str | None = None, announces: bool = True
     ) -> None:
         self._client = client
-        self._scope = namespace
         self._prefix = prefix
-        self._kept: dict[JobId, Kept] = {}
-        """The last form of every job that was read or written here: saves a read before most writes."""
-        self._up_to_date = False
-        """Whether ``follow`` keeps ``_kept`` complete: an id that is not in it is then unknown, without asking."""
+        self._objects = JobObjects(client, prefix=prefix, namespace=namespace)
         self._announcer = Announcer(client) if announces else None
         self._metrics = MetricKeeper(client, self._metrics_place)
 
@@ -103,13 +75,13 @@ class KubernetesStore:
 
     async def create(self, job: Job, records: Sequence[Record] = ()) -> Job:
         """Keep a new job; see Store."""
-        if await self._find_id(job.id) is not None:
+        if await self._objects.find(job.id) is not None:
             raise ConflictError(f"there is a job with the id '{job.id}' already")
-        namespace = self._namespace(job.spec.tenant)
+        namespace = self._objects.namespace_of(job.spec.tenant)
         for name in await self._free_names(job, namespace):
             body = job_to_object(job, records, namespace=namespace, name=name)
             try:
-                kept = self._read(await self._client.create(JOBS, body))
+                kept = self._objects.read(await self._client.create(JOBS, body))
             except AlreadyExistsError:
                 await self._check_is_no_namesake(job, namespace, name)
             except ApiError as error:
@@ -123,12 +95,12 @@ class KubernetesStore:
         """Return the names to try for the object: the job's own, unless a namesake that is being deleted holds it."""
         aliased = await self._client.list(JOBS, namespace=namespace, labels={NAME: job.name})
         for item in aliased.items or ():
-            self._refuse_namesake(job, self._read(item))
+            self._refuse_namesake(job, self._objects.read(item))
         return (job.name if number == 1 else f"{job.name[:58]}-{number}" for number in range(1, _MOST_NAMESAKES))
 
     async def _check_is_no_namesake(self, job: Job, namespace: str, name: str) -> None:
         with contextlib.suppress(KubeNotFoundError):  # gone meanwhile: the next name is as good
-            self._refuse_namesake(job, self._read(await self._client.get(JOBS, name, namespace=namespace)))
+            self._refuse_namesake(job, self._objects.read(await self._client.get(JOBS, name, namespace=namespace)))
 
     def _refuse_namesake(self, job: Job, other: Kept) -> None:
         if other.job.name == job.name and not (other.job.deleting or other.being_deleted):
@@ -136,9 +108,9 @@ class KubernetesStore:
 
     async def save(self, job: Job, records: Sequence[Record] = ()) -> Job:
         """Replace a job; see Store."""
-        kept = self._kept.get(job.id)
+        kept = self._objects.known.get(job.id)
         if kept is None or kept.job.version != job.version:
-            kept = await self._fetch(job.id)
+            kept = await self._objects.fetch(job.id)
         if kept.job.version != job.version:
             raise StaleVersionError("job", job.id, expected=job.version, found=kept.job.version)
         journal = appended(kept.journal, records)
@@ -147,10 +119,10 @@ class KubernetesStore:
             patch = {"metadata": {"resourceVersion": version}, "status": job_to_status(job, journal)}
             answer = await self._client.patch(JOBS, kept.name, patch, namespace=kept.namespace, subresource="status")
         except KubeConflictError as error:
-            found = await self._fetch(job.id)
+            found = await self._objects.fetch(job.id)
             raise StaleVersionError("job", job.id, expected=job.version, found=found.job.version) from error
         except KubeNotFoundError as error:
-            self._kept.pop(job.id, None)
+            self._objects.known.pop(job.id, None)
             raise NotFoundError("job", job.id) from error
         except KubeError as error:
             raise StorageError(f"job '{job.name}' cannot be saved: {error}") from error
@@ -160,7 +132,7 @@ class KubernetesStore:
             journal=journal,
             finalizers=tuple(answer.metadata.finalizers),
         )
-        self._kept[job.id] = saved
+        self._objects.known[job.id] = saved
         self._announce(saved, records)
         return saved.job
 
@@ -181,11 +153,11 @@ class KubernetesStore:
 
     async def get(self, job_id: JobId) -> Job:
         """Return a job; see Store."""
-        return (await self._fetch(job_id)).job
+        return (await self._objects.fetch(job_id)).job
 
     async def find(self, tenant: Tenant, name: str) -> Job:
         """Return a job by its name; see Store."""
-        jobs = sorted((kept.job for kept in await self._list(tenant)), key=position_of, reverse=True)
+        jobs = sorted((kept.job for kept in await self._objects.all(tenant)), key=position_of, reverse=True)
         bearing = [job for job in jobs if job.name == name]
         if not bearing:
             raise unknown_name(name, (job.name for job in jobs[:HINT_CANDIDATES]))
@@ -194,21 +166,21 @@ class KubernetesStore:
     async def list(self, query: JobQuery) -> JobPage:
         """Return one page; see Store."""
         before = cursor_to_position(query.after) if query.after is not None else None
-        jobs = sorted((kept.job for kept in await self._list(query.tenant)), key=position_of, reverse=True)
+        jobs = sorted((kept.job for kept in await self._objects.all(query.tenant)), key=position_of, reverse=True)
         found = [job for job in jobs if matches(job, query) and (before is None or position_of(job) < before)]
         page = tuple(found[: query.limit])
         return JobPage(jobs=page, next=position_to_cursor(position_of(page[-1])) if len(found) > len(page) else None)
 
     async def unfinished(self) -> AsyncIterator[Job]:
         """Return the jobs a controller must know; see Store."""
-        for kept in await self._list(None):
+        for kept in await self._objects.all(None):
             if is_unfinished(kept.job):
                 yield kept.job
 
     async def remove(self, job_id: JobId) -> None:
         """Remove a job; see Store."""
         try:
-            kept = await self._fetch(job_id)
+            kept = await self._objects.fetch(job_id)
         except NotFoundError:
             return
         rest = [name for name in kept.finalizers if name != FINALIZER]
@@ -222,12 +194,12 @@ class KubernetesStore:
         except KubeError as error:
             raise StorageError(f"job '{job_id}' cannot be removed: {error}") from error
         self._metrics.forget(job_id)
-        self._kept.pop(job_id, None)
+        self._objects.known.pop(job_id, None)
 
     async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
         """Return the job's records; see Store."""
         try:
-            kept = await self._fetch(job_id)
+            kept = await self._objects.fetch(job_id)
         except NotFoundError:
             return ()
         return tuple(record for record in kept.journal if record.number > after)[:limit]
@@ -236,16 +208,16 @@ class KubernetesStore:
 
     async def add_metrics(self, metrics: Sequence[Metric]) -> None:
         """Append metrics; see Store."""
-        for job_id in {metric.job_id for metric in metrics} - self._kept.keys():
-            await self._find_id(job_id)
+        for job_id in {metric.job_id for metric in metrics} - self._objects.known.keys():
+            await self._objects.find(job_id)
         await self._metrics.add(metrics)
 
     async def metrics(
         self, job_id: JobId, *, name: str | None = None, since: Timestamp | None = None, limit: int = 10_000
     ) -> Sequence[Metric]:
         """Return the job's metrics; see Store."""
-        if job_id not in self._kept:
-            await self._find_id(job_id)
+        if job_id not in self._objects.known:
+            await self._objects.find(job_id)
         wanted = [
             metric
             for metric in await self._metrics.of(job_id)
@@ -255,8 +227,8 @@ class KubernetesStore:
 
     async def latest_metrics(self, job_ids: Sequence[JobId]) -> Sequence[Metric]:
         """Return the newest values; see Store."""
-        for job_id in set(job_ids) - self._kept.keys():
-            await self._find_id(job_id)
+        for job_id in set(job_ids) - self._objects.known.keys():
+            await self._objects.find(job_id)
         return await self._metrics.latest(job_ids)
 
     async def queues(self) -> Sequence[Queue]:
@@ -268,7 +240,7 @@ class KubernetesStore:
         names = [
             (item.metadata.name.removeprefix(self._prefix), item)
             for item in found.items or ()
-            if self._is_ours(item.metadata.name)
+            if self._objects.is_ours(item.metadata.name)
         ]
         queues = {name: object_to_queue(item, name=name) for name, item in names}
         queues.setdefault(ROOT_QUEUE.name, ROOT_QUEUE)
@@ -303,133 +275,17 @@ class KubernetesStore:
         if self._announcer is not None:
             await self._announcer.close()
 
-    # What others do to the record --------------------------------------------------------------------------------
-
     async def owner_of(self, job_id: JobId) -> OwnerReference | None:
         """Return what everything of this job belongs to; the Kubernetes engine asks."""
-        kept = self._kept.get(job_id) or await self._find_id(job_id)
+        kept = self._objects.known.get(job_id) or await self._objects.find(job_id)
         return _owner(kept) if kept is not None else None
 
     async def follow(self, listener: Listener, clock: Clock) -> None:
         """Tell a listener of every change that was not made here: jobs applied, changed or deleted by hand."""
-        await asyncio.gather(self._follow_jobs(listener, clock), self._follow_queues(listener))
-
-    async def _follow_jobs(self, listener: Listener, clock: Clock) -> None:
-        while True:
-            try:
-                async with contextlib.aclosing(self._client.reflect(JOBS, namespace=self._scope)) as changes:
-                    async for change in changes:
-                        if isinstance(change, Synced):
-                            self._up_to_date = True
-                        elif self._is_ours(change.object.metadata.namespace):
-                            self._take(change, listener, clock)
-            except KubeError as error:
-                _log.warning("jobs cannot be watched; trying again: %s", error)
-            finally:
-                self._up_to_date = False
-            await asyncio.sleep(_PAUSE_SECONDS)
-
-    def _take(self, change: Applied[GenericObject] | Deleted[GenericObject], listener: Listener, clock: Clock) -> None:
-        try:
-            kept = object_to_job(change.object, self._tenant(change.object.metadata.namespace))
-        except StorageError as error:
-            _log.warning("%s", error)
-            return
-        known = self._kept.get(kept.job.id)
-        if isinstance(change, Deleted):
-            self._kept.pop(kept.job.id, None)
-            listener.changed(kept.job.id)
-            return
-        if known is not None and known.job.version >= kept.job.version:
-            return
-        self._kept[kept.job.id] = kept
-        if kept.being_deleted and not kept.job.deleting:
-            listener.hear(DeleteRequested(job_id=kept.job.id, at=clock.now()))
-        listener.changed(kept.job.id)
-
-    async def _follow_queues(self, listener: Listener) -> None:
-        while True:
-            try:
-                async with contextlib.aclosing(self._client.reflect(QUEUES)) as changes:
-                    async for _ in changes:
-                        listener.queues_changed()
-            except KubeError as error:
-                _log.warning("queues cannot be watched; trying again: %s", error)
-            await asyncio.sleep(_PAUSE_SECONDS)
-
-    # Reading -------------------------------------------------------------------------------------------------------
-
-    def _namespace(self, tenant: Tenant) -> str:
-        return f"{self._prefix}{tenant}"
-
-    def _tenant(self, namespace: str) -> Tenant:
-        return Tenant(namespace.removeprefix(self._prefix))
-
-    def _is_ours(self, name: str) -> bool:
-        return name.startswith(self._prefix)
-
-    def _read(self, item: GenericObject) -> Kept:
-        kept = object_to_job(item, self._tenant(item.metadata.namespace))
-        known = self._kept.get(kept.job.id)
-        if known is None or known.job.version < kept.job.version or known.uid != kept.uid:
-            self._kept[kept.job.id] = kept
-        return kept
-
-    async def _fetch(self, job_id: JobId) -> Kept:
-        """Read a job from the server, by the name it was last seen under."""
-        known = self._kept.get(job_id)
-        try:
-            if known is not None:
-                item = await self._client.get(JOBS, known.name, namespace=known.namespace)
-                if item.metadata.uid == known.uid:
-                    return self._read(item)
-        except KubeNotFoundError:
-            pass
-        except KubeError as error:
-            raise StorageError(f"job '{job_id}' cannot be read: {error}") from error
-        self._kept.pop(job_id, None)
-        found = await self._look_up(job_id)
-        if found is None:
-            raise NotFoundError("job", job_id)
-        return found
-
-    async def _find_id(self, job_id: JobId) -> Kept | None:
-        """Look a job up by its id, without asking the server where ``follow`` keeps us up to date."""
-        return self._kept.get(job_id) if self._up_to_date else await self._look_up(job_id)
-
-    async def _look_up(self, job_id: JobId) -> Kept | None:
-        """Ask the server for a job by its id: the label says it, or, for a job applied by hand, its uid."""
-        try:
-            labelled = await self._client.list(JOBS, namespace=self._scope, labels={JOB_ID: job_id})
-            for item in labelled.items or ():
-                if self._is_ours(item.metadata.namespace):
-                    return self._read(item)
-            if job_id.count("-") == 4:
-                unlabelled = await self._client.list(JOBS, namespace=self._scope, labels=f"!{JOB_ID}")
-                return next((self._read(item) for item in unlabelled.items or () if item.metadata.uid == job_id), None)
-        except KubeError as error:
-            raise StorageError(f"job '{job_id}' cannot be read: {error}") from error
-        return None
-
-    async def _list(self, tenant: Tenant | None) -> Sequence[Kept]:
-        namespace = self._namespace(tenant) if tenant is not None else self._scope
-        try:
-            found = await self._client.list(JOBS, namespace=namespace)
-        except KubeError as error:
-            raise StorageError(f"the jobs cannot be listed: {error}") from error
-        kept = []
-        for item in found.items or ():
-            if not self._is_ours(item.metadata.namespace):
-                continue
-            try:
-                kept.append(self._read(item))
-            except StorageError as error:
-                # One damaged record must not hide all others; its owner sees it with kubectl.
-                _log.warning("%s", error)
-        return kept
+        await follow(self._client, self._objects, listener, clock)
 
     def _metrics_place(self, job_id: JobId) -> tuple[str, str, OwnerReference] | None:
-        kept = self._kept.get(job_id)
+        kept = self._objects.known.get(job_id)
         return (kept.namespace, f"{kept.name}-metrics", _owner(kept)) if kept is not None else None
 
     def _announce(self, kept: Kept, records: Sequence[Record]) -> None:
