@@ -128,11 +128,9 @@ def run_grid(client, folder, options, workers):
     client.sweeps.submit(sweep_for(client, folder, options, workers, name))
     done = client.sweeps.wait(name)
     trials = [trial_figures(client, folder, trial) for trial in done.trials]
-    print(
-        f"{name} on {counted(len(client.nodes()), 'node')}: {done.state} after {done.finished_at - done.created_at:.1f} s",
-        flush=True,
-    )
-    return {"seconds": done.finished_at - done.created_at, "trials": trials}
+    seconds = done.finished_at - done.created_at
+    print(f"{name} on {counted(len(client.nodes()), 'node')}: {done.state} after {seconds:.1f} s", flush=True)
+    return {"seconds": seconds, "trials": trials}
 
 
 def trial_figures(client, folder, trial):

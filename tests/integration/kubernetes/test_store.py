@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -37,3 +38,14 @@ class TestKubernetesStore(store_suite.StoreSuite):
     @pytest.fixture
     async def store(self, store: KubernetesStore) -> Store:
         return store
+
+    async def test_created_job_is_returned_as_it_was(self, store: Store) -> None:
+        """All but text that no job file can hold: the spec is kept as one, so that people can read and write it."""
+        rich = store_suite.make_rich_job()
+        chief, worker = rich.spec.roles
+        roles = (replace(chief, env={"GREETING": "h\u00e9llo \N{DOG}"}), replace(worker, pod_template_json='{"a":1}'))
+        job = replace(rich, spec=replace(rich.spec, roles=roles))
+        created = await store.create(job)
+        kept = await store.get(job.id)
+        assert kept == created == job
+        assert kept.version == created.version > 0

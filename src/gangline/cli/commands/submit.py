@@ -9,7 +9,6 @@ from typing import TypeVar
 import click
 
 from gangline.cli import terminal
-from gangline.cli.arena_routing import arena_verb
 from gangline.cli.connection import connect
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.following import finish, follow
@@ -95,15 +94,16 @@ class SubmitCommand(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
         """Read the arguments by the options of the command that is meant."""
-        valued = [name for option in self.params if not getattr(option, "is_flag", True) for name in option.opts]
-        found = arena_verb(args, valued)
-        if found is None:
-            return super().make_context(info_name, args, parent, **extra)
-        # Arena's table is needed by nobody else, and it needs this module.
-        from gangline.cli.commands.arena_submit import arena_command
+        if args and (not args[0].startswith("-") or any(word.startswith("--mode") for word in args)):
+            # Arena's table costs time that nobody else's commands need spend; and it needs this module.
+            from gangline.cli.arena_routing import arena_verb
+            from gangline.cli.commands.arena_submit import arena_command
 
-        verb, rest = found
-        return arena_command(verb).make_context(f"{info_name} {verb}", rest, parent, **extra)
+            valued = [name for option in self.params if not getattr(option, "is_flag", True) for name in option.opts]
+            if (found := arena_verb(args, valued)) is not None:
+                verb, rest = found
+                return arena_command(verb).make_context(f"{info_name} {verb}", rest, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
 
 
 @click.command("submit", cls=SubmitCommand, context_settings={"allow_interspersed_args": False})

@@ -142,17 +142,8 @@ class GangLink:
     def kill(self, name: str) -> bool:
         """Kill a replica without warning; False if it does not run."""
         for order, pid, _ in self.running():
-            if order.name == name and (handle := _open_process(pid)) is not None:
-                try:
-                    # The handle is taken first: a number that has passed to another process since is found out here.
-                    marker = f"{MARKER}={order.environment[MARKER]}".encode()
-                    if processes.carries(pid, marker):
-                        signal.pidfd_send_signal(handle, signal.SIGKILL)
-                        return True
-                except ProcessLookupError:
-                    return False
-                finally:
-                    os.close(handle)
+            if order.name == name:
+                return _kill_marked(pid, f"{MARKER}={order.environment[MARKER]}".encode())
         return False
 
     def _tell(self, event: GangEvent) -> None:
@@ -228,8 +219,19 @@ class GangLink:
         return GangFailed(job_id=job_id, at=now, attempt=attempt, reason="KeeperFailed", message=message)
 
 
-def _open_process(pid: int) -> int | None:
+def _kill_marked(pid: int, marker: bytes) -> bool:
+    """Kill a process, unless its number has passed to one without the mark; the handle keeps that from happening."""
     try:
-        return os.pidfd_open(pid)
+        handle = os.pidfd_open(pid)
     except ProcessLookupError:
-        return None
+        return False
+    try:
+        if not processes.carries(pid, marker):
+            return False
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(handle)

@@ -1,0 +1,56 @@
+"""ConfigMaps and Secrets that jobs on this machine read."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gangline import operations
+from gangline.errors import ConflictError, InvalidInputError, NotFoundError, PermissionDeniedError
+from gangline.model import DEFAULT_TENANT, Tenant
+from gangline.operations import Desk, ObjectKind
+from tests.operations.fakes import Office
+
+MAPS, SECRETS = ObjectKind.CONFIG_MAP, ObjectKind.SECRET
+
+
+@pytest.fixture
+def desk(office: Office, tmp_path: Path) -> Desk:
+    return replace(office.desk(tenants=frozenset({DEFAULT_TENANT})), object_directory=tmp_path / "objects")
+
+
+def test_an_object_is_kept_for_its_owner_alone(desk: Desk, tmp_path: Path) -> None:
+    operations.put_object(desk, DEFAULT_TENANT, SECRETS, "keys", "{}", new=True)
+    (file,) = [path for path in (tmp_path / "objects").rglob("*") if path.is_file()]
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert operations.get_object(desk, DEFAULT_TENANT, SECRETS, "keys") == "{}"
+    assert operations.list_objects(desk, DEFAULT_TENANT, MAPS) == ()
+
+
+def test_a_new_object_never_replaces_another(desk: Desk) -> None:
+    operations.put_object(desk, DEFAULT_TENANT, MAPS, "words", "1", new=True)
+    with pytest.raises(ConflictError, match="already exists"):
+        operations.put_object(desk, DEFAULT_TENANT, MAPS, "words", "2", new=True)
+    operations.put_object(desk, DEFAULT_TENANT, MAPS, "words", "3", new=False)
+    assert operations.list_objects(desk, DEFAULT_TENANT, MAPS) == ("3",)
+
+
+def test_a_removed_object_is_gone(desk: Desk) -> None:
+    operations.put_object(desk, DEFAULT_TENANT, MAPS, "words", "1", new=True)
+    operations.delete_object(desk, DEFAULT_TENANT, MAPS, "words")
+    for action in (operations.get_object, operations.delete_object):
+        with pytest.raises(NotFoundError):
+            action(desk, DEFAULT_TENANT, MAPS, "words")
+
+
+@pytest.mark.parametrize("name", ["", "../keys", "Big", ".hidden", "a/b"])
+def test_a_name_never_leads_elsewhere(desk: Desk, name: str) -> None:
+    with pytest.raises(InvalidInputError, match="not a valid name"):
+        operations.put_object(desk, DEFAULT_TENANT, MAPS, name, "1", new=False)
+
+
+def test_another_tenant_and_another_keeper_are_refused(desk: Desk, office: Office) -> None:
+    with pytest.raises(PermissionDeniedError):
+        operations.list_objects(desk, Tenant("others"), MAPS)
+    with pytest.raises(NotFoundError, match="the cluster keeps its own"):
+        operations.list_objects(office.desk(), DEFAULT_TENANT, MAPS)
