@@ -140,7 +140,9 @@ async def gangline(client: KubeClient, namespace: str, case: Case, store: Store)
     )
     controller = Controller(store=store, engine=engine, clock=SystemClock())
     await engine.nodes()
-    running = asyncio.create_task(controller.run())
+    running = [asyncio.create_task(controller.run())]
+    if isinstance(store, KubernetesStore):
+        running.append(asyncio.create_task(store.follow(controller, SystemClock())))
     jobs = [make_job(case, namespace, number) for number in range(case.pods // case.gang)]
 
     async def submit() -> None:
@@ -156,8 +158,9 @@ async def gangline(client: KubeClient, namespace: str, case: Case, store: Store)
     try:
         return await measured(client, namespace, case.pods, submit)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running, timeout=10)
         await engine.close()
         await store.close()
 

@@ -125,7 +125,7 @@ def mpi() -> list[object]:
 def long_names() -> list[object]:
     role = make_role("r" * 63)
     gang = gang_of(make_spec("j" * 63, roles=(role, make_role("worker", replicas=12)), image="busybox"))
-    pods = gang_to_pods(gang, gang.replicas, Surroundings())
+    pods = list(gang_to_pods(gang, gang.replicas, Surroundings()))
     return [(pod["metadata"]["name"], pod["spec"]["hostname"], pod["spec"]["subdomain"]) for pod in pods[:2]]
 
 
@@ -143,6 +143,16 @@ def test_objects_are_as_written(render) -> None:  # type: ignore[no-untyped-def]
         file.write_text(text, encoding="utf-8")
         pytest.fail(f"{file.name} was missing and has been written: look at it, then run again")
     assert json.loads(text) == json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_many_addresses_stand_once_beside_the_pods() -> None:
+    gang = gang_of(make_spec(roles=(make_role(replicas=100),), image="busybox"))
+    (pod,) = gang_to_pods(gang, gang.replicas[:1], Surroundings())
+    hosts = gang_to_hosts(gang, Surroundings())
+    assert hosts is not None
+    assert len(json.loads(hosts["data"]["GANGLINE_CLUSTER"])["worker"]) == 100
+    (entry,) = (each for each in pod["spec"]["containers"][0]["env"] if each["name"] == "GANGLINE_CLUSTER")
+    assert entry["valueFrom"]["configMapKeyRef"]["name"] == hosts["metadata"]["name"]
 
 
 def test_a_role_is_named_in_its_pods() -> None:

@@ -1,17 +1,21 @@
 """The real controller, lifecycle and scheduler on a virtual clock."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from gangline.errors import InvalidInputError
 from gangline.model import JobSpec, Node, NodeName, Phase, Policy, Resources, RoleName, RoleSpec, Timestamp
-from gangline.scheduling import Constraint, Policies
+from gangline.scheduling import Policies
 from gangline.scheduling.plugins.orders import ShortestFirst
-from gangline.simulator.report import plot_waits, summarise, table
-from gangline.simulator.run import Outcome, Setup, compare, simulate
+from gangline.simulator.machines import parse_nodes
+from gangline.simulator.plot import new_figure, plot_runs
+from gangline.simulator.report import summarise, table
+from gangline.simulator.rules import RULES
+from gangline.simulator.run import Outcome, Setup, simulate
 from gangline.simulator.traces import Arrival, TraceError, read_philly, read_plain, write_plain
-from gangline.simulator.whatif import parse_nodes, what_if
-from tests.scheduling.builders import NOW, job, nodes, role, running
+from gangline.simulator.workload import TraceFormat, Workload, read_workload
 
 
 def machines(count: int = 1, gpus: int = 8) -> list[Node]:
@@ -88,16 +92,98 @@ def test_a_summary_counts_what_happened() -> None:
 def test_policies_are_compared_side_by_side() -> None:
     arrivals = [arrival("long", seconds=900), arrival("next", at=1, seconds=500), arrival("short", at=2, seconds=10)]
     rules = {"age": Policies(), "shortest": Policies(job_order=ShortestFirst())}
-    outcomes = compare(Setup(nodes=machines()), arrivals, rules)
+    workload = Workload(arrivals=arrivals, nodes=machines())
+    outcomes = {name: workload.run(each) for name, each in rules.items()}
     assert spans(outcomes["age"])["short"][0] == 1400.0
     assert spans(outcomes["shortest"])["short"][0] == 900.0
     header, *_ = table({name: summarise(each, machines()) for name, each in outcomes.items()}).splitlines()
     assert header.split() == ["age", "shortest"]
 
 
-def test_waits_are_plotted(tmp_path: Path) -> None:
-    plot_waits({"ours": simulate(Setup(nodes=machines()), [arrival("a")])}, tmp_path / "waits.svg")
-    assert (tmp_path / "waits.svg").stat().st_size > 1000
+def test_runs_are_plotted(tmp_path: Path) -> None:
+    plot_runs(new_figure(), {"ours": simulate(Setup(nodes=machines()), [arrival("a")])}, tmp_path / "runs.png")
+    assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_plot_that_cannot_be_written_is_an_error_of_the_user(tmp_path: Path) -> None:
+    outcome = simulate(Setup(nodes=machines()), [arrival("a")])
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        plot_runs(new_figure(), {"ours": outcome}, tmp_path / "runs.no-such-kind")
+
+
+def test_a_plot_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(InvalidInputError, match=r"gangline\[plot\]"):
+        new_figure()
+
+
+BLOCKED = [
+    arrival("half", seconds=1000, gpus=4),
+    arrival("wide", at=1, seconds=100),
+    arrival("long", at=2, seconds=5000, gpus=4),
+    arrival("short", at=3, seconds=50, gpus=4),
+]
+"""The second needs everything; the fourth would be done before it could start, the third would not."""
+
+
+@pytest.mark.parametrize(
+    ("rules", "want_order"),
+    [
+        ("fifo", ["half", "wide", "long", "short"]),
+        ("fifo+backfill", ["half", "short", "wide", "long"]),
+        ("shortest-first", ["half", "short", "wide", "long"]),
+        ("least-attained-service", ["half", "long", "wide", "short"]),
+        ("ours", ["half", "short", "wide", "long"]),
+    ],
+)
+def test_every_set_of_rules_is_what_its_name_says(rules: str, want_order: list[str]) -> None:
+    outcome = Workload(arrivals=BLOCKED, nodes=machines()).run(RULES[rules])
+    started = {each.name: each.started_at or 0.0 for each in outcome.jobs}
+    assert sorted(started, key=lambda name: (started[name], want_order.index(name))) == want_order
+
+
+def test_queues_that_a_trace_names_exist(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(
+        "at,seconds,name,queue,priority,replicas,gpus,cpus,memory_mib\n0,10,a,x,50,1,8,1,1\n0,10,b,y,50,1,8,1,1\n"
+    )
+    workload = read_workload(path, TraceFormat.CSV)
+    assert [queue.name for queue in workload.queues] == ["x", "y"]
+    assert all(each.phase is Phase.COMPLETED for each in workload.run(Policies(), machines()).jobs)
+    assert len(read_workload(path, TraceFormat.CSV, limit=1).arrivals) == 1
+
+
+def test_openb_pods_can_be_jobs_that_end(tmp_path: Path) -> None:
+    (tmp_path / "openb_node_list_gpu_node.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn1,8000,64,2,P100\n")
+    path = tmp_path / "pods.csv"
+    path.write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+        "a,4000,1,1,500,P100|V100,LS,Running,5,105,25\nb,4000,1,2,1000,,LS,Failed,10,40,\n"
+    )
+    workload = read_workload(path, TraceFormat.OPENB)
+    assert [(each.at, each.seconds) for each in workload.arrivals] == [(5.0, 80.0), (10.0, 30.0)]
+    assert workload.arrivals[0].spec.placement.gpu_types == ("P100", "V100")
+    assert spans(workload.run(Policies())) == {"a": (5.0, 85.0), "b": (85.0, 115.0)}
+
+
+def test_a_trace_that_is_not_there_is_an_error_of_the_user(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="No such file"):
+        read_workload(tmp_path / "absent.csv", TraceFormat.CSV)
+
+
+def test_nodes_are_described_in_a_word() -> None:
+    found = parse_nodes("2x8xh200", "1x0")
+    assert [(node.name, node.capacity.gpus, node.gpu_type) for node in found] == [
+        ("new-h200-000", 8, "h200"),
+        ("new-h200-001", 8, "h200"),
+        ("new-002", 0, None),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "8", "0x8", "8x8x", "axb", "8x8xH200", "-1x2"])
+def test_words_that_describe_no_nodes_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="8x8xh200"):
+        parse_nodes(text)
 
 
 def test_our_own_trace_can_be_written_and_read_again(tmp_path: Path) -> None:
@@ -125,31 +211,3 @@ def test_philly_jobs_become_replicas_of_at_most_a_node(tmp_path: Path) -> None:
     first, second = read_philly(path)
     assert (first.at, first.seconds, first.spec.roles[0].replicas) == (0.0, 60.0, 1)
     assert (second.at, second.spec.roles[0].replicas, second.spec.roles[0].resources.gpus) == (60.0, 2, 8.0)
-
-
-def test_what_if_says_where_and_when_a_job_would_start() -> None:
-    busy = running(job("x", role(8), expected_seconds=5000), {"n0": 8}, since=1000)
-    answer = what_if(job("j", role(8)).spec, nodes=nodes(1), jobs=[busy], queues=(), now=NOW)
-    assert answer.starts_at == NOW + 4000
-    assert set(answer.placement.values()) == {"n0"}
-    assert answer.explanation is not None
-    assert answer.explanation.constraint is Constraint.RESOURCES
-
-
-def test_what_if_says_who_would_be_stopped() -> None:
-    busy = running(job("x", role(8), priority=1), {"n0": 8})
-    answer = what_if(job("j", role(8)).spec, nodes=nodes(1), jobs=[busy], queues=(), now=NOW)
-    assert (answer.starts_at, [each.job_id for each in answer.evictions]) == (NOW, ["x"])
-
-
-def test_what_if_with_machines_not_yet_bought() -> None:
-    busy = running(job("x", role(8)), {"n0": 8})
-    more = [*nodes(1), *parse_nodes("1x8xh200")]
-    answer = what_if(job("j", role(8)).spec, nodes=more, jobs=[busy], queues=(), now=NOW)
-    assert answer.starts_at == NOW
-    assert set(answer.placement.values()) == {"new-h200-0"}
-
-
-def test_what_if_a_job_could_never_start() -> None:
-    answer = what_if(job("j", role(9)).spec, nodes=nodes(1), jobs=[], queues=(), now=NOW)
-    assert answer.starts_at is None

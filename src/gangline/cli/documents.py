@@ -23,7 +23,7 @@ def plain(value: object, name: str = "") -> object:
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: plain(getattr(value, item.name), item.name) for item in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value

@@ -33,6 +33,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "explain": "Say why a job waits and what would help.",
         "top": "Show what nodes and jobs use now.",
         "queues": "List the queues.",
+        "what-if": "Say what would happen to a job before it is submitted.",
+        "simulate": "Run a trace of jobs through the scheduler in virtual time.",
         "chaos": "Kill replicas of a job to see it survive.",
     },
     "Gangline itself": {
@@ -70,9 +72,9 @@ class LazyGroup(click.Group):
         """Import a command."""
         if cmd_name not in _SUMMARIES:
             return None
-        command = import_module(f"gangline.cli.commands.{cmd_name}").command
+        command = import_module(f"gangline.cli.commands.{cmd_name.replace('-', '_')}").command
         if not isinstance(command, click.Command):
-            raise TypeError(f"gangline.cli.commands.{cmd_name} defines no command")
+            raise TypeError(f"the module of {cmd_name} defines no command")
         return command
 
     def resolve_command(

@@ -9,7 +9,7 @@ from gangline.operations.amendment import amend
 from gangline.operations.cluster import Reason, explain, nodes, queues, usage
 from gangline.operations.code import has_code, put_code
 from gangline.operations.desk import Caller, ControllerLink, Desk, SweepLink
-from gangline.operations.listing import Change, get_job, list_jobs, watch_job, watch_jobs
+from gangline.operations.listing import Change, get_job, list_jobs, unfinished_jobs, watch_job, watch_jobs
 from gangline.operations.objects import ObjectKind, delete_object, get_object, list_objects, put_object
 from gangline.operations.observation import LogFilter, journal, latest_metrics, logs, metrics
 from gangline.operations.requests import cancel, delete, halt, prune, resume, scale
@@ -64,6 +64,7 @@ __all__ = [
     "stop_sweep",
     "submit",
     "submit_sweep",
+    "unfinished_jobs",
     "usage",
     "watch_job",
     "watch_jobs",

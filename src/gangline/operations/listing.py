@@ -36,6 +36,12 @@ async def list_jobs(desk: Desk, tenant: Tenant, query: JobQuery) -> JobPage:
     return await desk.store.list(replace(query, tenant=tenant))
 
 
+async def unfinished_jobs(desk: Desk) -> list[Job]:
+    """Return everything that waits or runs, of every tenant that the caller may act for, in no particular order."""
+    tenants = desk.caller.tenants
+    return [job async for job in desk.store.unfinished() if tenants is None or job.spec.tenant in tenants]
+
+
 async def watch_job(desk: Desk, tenant: Tenant, reference: str) -> AsyncGenerator[Change, None]:
     """Return a job as it is and after every change; ends with its removal."""
     job_id = (await get_job(desk, tenant, reference)).id

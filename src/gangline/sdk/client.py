@@ -157,6 +157,10 @@ class Client:
                 break
         return found
 
+    def unfinished(self) -> tuple[Job, ...]:
+        """Return everything that waits or runs, of all tenants that the caller may act for."""
+        return wire.all_jobs(self._exchange.call("GET", ("unfinished",)))
+
     def watch(self, job: str, *, timeout: float | None = None) -> Iterator[Change]:
         """Return a job as it is and after every change, until it is gone."""
         lines = self._exchange.stream(self._job(job), query_of(watch=True), wire.deadline_of(timeout))

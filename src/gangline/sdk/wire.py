@@ -51,6 +51,7 @@ def reader(kind: type[T]) -> Callable[[bytes], T]:
 
 
 _read_job, _read_jobs, _read_change = reader(JobAnswer), reader(JobListAnswer), reader(ChangeAnswer)
+_read_all_jobs = reader(list[JobAnswer])
 _read_records, _read_line = reader(list[RecordAnswer]), reader(LogLineAnswer)
 _read_metrics, _read_usage = reader(list[MetricAnswer]), reader(UsageAnswer)
 _read_reason = reader(ReasonAnswer)
@@ -65,6 +66,11 @@ def jobs(body: bytes) -> tuple[tuple[Job, ...], str | None]:
     """Read a page of jobs and the cursor of the next one."""
     page = _read_jobs(body)
     return tuple(_job(document) for document in page.jobs), page.next
+
+
+def all_jobs(body: bytes) -> tuple[Job, ...]:
+    """Read jobs that come in one piece."""
+    return tuple(_job(document) for document in _read_all_jobs(body))
 
 
 def change(line: bytes) -> Change:

@@ -1,10 +1,9 @@
-"""What came of a simulation: waiting, completion, utilisation, fairness, evictions; as values, text and plot."""
+"""What came of a simulation: waiting, completion, utilisation, fairness, evictions; as values and as text."""
 
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from gangline.model import ACTIVE_PHASES, Job, Node, Phase
 from gangline.simulator.run import Outcome
@@ -16,16 +15,20 @@ LONG_WAIT_SECONDS = 15 * 60.0
 class Summary:
     """One run in numbers. Times are seconds; shares lie between 0 and 1.
 
-    ``fairness`` is Jain's index of the mean slowdown per queue: 1 when all queues are slowed down alike.
+    A wait ends with the first launch; completion counts from submission to the last exit. ``long_waits`` is the
+    share of jobs that waited for more than 15 minutes. ``fairness`` is Jain's index of the mean slowdown per queue:
+    1 when all queues are slowed down alike.
     """
 
     jobs: int
     completed: int
     mean_wait: float
     median_wait: float
-    p95_wait: float
+    p99_wait: float
     long_waits: float
     mean_completion: float
+    median_completion: float
+    p99_completion: float
     makespan: float
     utilisation: float
     fairness: float
@@ -34,9 +37,9 @@ class Summary:
 
 def summarise(outcome: Outcome, nodes: Sequence[Node]) -> Summary:
     """Reduce a run to its numbers."""
-    waits = sorted(_wait(job) for job in outcome.jobs if job.started_at is not None) or [0.0]
+    waits = waiting_times(outcome) or [0.0]
     done = [job for job in outcome.jobs if job.phase is Phase.COMPLETED]
-    completions = [ended_at(job) - job.created_at for job in done] or [0.0]
+    completions = completion_times(outcome) or [0.0]
     begun = min((job.created_at for job in outcome.jobs), default=outcome.ended_at)
     makespan = max((ended_at(job) for job in done), default=begun) - begun
     gpus = sum(node.capacity.gpus for node in nodes)
@@ -45,14 +48,30 @@ def summarise(outcome: Outcome, nodes: Sequence[Node]) -> Summary:
         completed=len(done),
         mean_wait=statistics.fmean(waits),
         median_wait=statistics.median(waits),
-        p95_wait=waits[int(0.95 * (len(waits) - 1))],
+        p99_wait=_percentile(waits, 0.99),
         long_waits=sum(wait > LONG_WAIT_SECONDS for wait in waits) / len(waits),
         mean_completion=statistics.fmean(completions),
+        median_completion=statistics.median(completions),
+        p99_completion=_percentile(completions, 0.99),
         makespan=makespan,
         utilisation=sum(map(gpu_seconds, outcome.jobs)) / (gpus * makespan) if gpus and makespan else 0.0,
         fairness=_fairness(done),
         evictions=sum(entry.phase is Phase.RESUMED for job in outcome.jobs for entry in job.history),
     )
+
+
+def waiting_times(outcome: Outcome) -> list[float]:
+    """How long each job that was launched had waited, shortest first."""
+    return sorted(_wait(job) for job in outcome.jobs if job.started_at is not None)
+
+
+def completion_times(outcome: Outcome) -> list[float]:
+    """How long each completed job took from its submission on, shortest first."""
+    return sorted(ended_at(job) - job.created_at for job in outcome.jobs if job.phase is Phase.COMPLETED)
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    return ordered[int(share * (len(ordered) - 1))]
 
 
 def gpu_seconds(job: Job) -> float:
@@ -93,9 +112,11 @@ COLUMNS: Mapping[str, str] = {
     "completed": "{:d}",
     "mean_wait": "{:.0f} s",
     "median_wait": "{:.0f} s",
-    "p95_wait": "{:.0f} s",
+    "p99_wait": "{:.0f} s",
     "long_waits": "{:.1%}",
     "mean_completion": "{:.0f} s",
+    "median_completion": "{:.0f} s",
+    "p99_completion": "{:.0f} s",
     "makespan": "{:.0f} s",
     "utilisation": "{:.1%}",
     "fairness": "{:.3f}",
@@ -110,19 +131,3 @@ def table(summaries: Mapping[str, Summary]) -> str:
         lines.append([name.replace("_", " "), *(pattern.format(getattr(each, name)) for each in summaries.values())])
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
-
-
-def plot_waits(outcomes: Mapping[str, Outcome], path: Path) -> None:
-    """Draw how many jobs waited how long, one line per run. Needs matplotlib (the ``plot`` extra)."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5))
-    axes = figure.subplots()
-    for name, outcome in outcomes.items():
-        waits = sorted(_wait(job) for job in outcome.jobs if job.started_at is not None)
-        axes.plot([max(wait, 1.0) for wait in waits], [(i + 1) / len(waits) for i in range(len(waits))], label=name)
-    axes.set_xscale("log")
-    axes.set_xlabel("waiting time (s)")
-    axes.set_ylabel("share of jobs")
-    axes.legend()
-    figure.savefig(path)

@@ -1,8 +1,8 @@
 """Runs the real controller on a virtual clock: arrivals in, finished jobs out."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from gangline.controller import Controller
 from gangline.engines.simulated import FixedWork, SimulatedEngine, Timeline, Work
@@ -44,11 +44,6 @@ def simulate(setup: Setup, arrivals: Iterable[Arrival], work: Work | None = None
     ids = [JobId(arrival.spec.name) for arrival in ordered]
     model = work or FixedWork({job_id: arrival.seconds for job_id, arrival in zip(ids, ordered, strict=True)})
     return asyncio.run(_Run(setup, model).through(list(zip(ids, ordered, strict=True))))
-
-
-def compare(setup: Setup, arrivals: Sequence[Arrival], policies: Mapping[str, Policies]) -> dict[str, Outcome]:
-    """Run the same arrivals in the same world under several sets of rules."""
-    return {name: simulate(replace(setup, policies=rules), arrivals) for name, rules in policies.items()}
 
 
 class _Run:

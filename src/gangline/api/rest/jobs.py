@@ -76,6 +76,12 @@ async def listing(request: web.Request) -> web.StreamResponse:
     return json_answer(page_to_schema(await operations.list_jobs(desk, tenant, query)))
 
 
+async def unfinished(request: web.Request) -> web.Response:
+    """List everything that waits or runs, whoever's it is: what a forecast starts from."""
+    Parameters(request, ())
+    return json_answer([job_to_schema(job) for job in await operations.unfinished_jobs(desk_of(request))])
+
+
 async def get(request: web.Request) -> web.StreamResponse:
     """Return one job, or stream it and every change to come until it is gone."""
     parameters = Parameters(request, ("watch",))
@@ -131,6 +137,7 @@ def routes() -> list[web.RouteDef]:
     return [
         web.post(jobs, submit),
         web.get(jobs, listing),
+        web.get("/v1/unfinished", unfinished),
         web.post("/v1/tenants/{tenant}/prune", prune),
         web.get(one, get),
         web.delete(one, verb(operations.delete)),

@@ -1,27 +1,35 @@
 """``gangline explain``."""
 
+from dataclasses import replace
+
 import click
 
-from gangline.cli import terminal, words
+from gangline.cli import terminal
 from gangline.cli.connection import connect
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.jobs import reason_text
 from gangline.cli.options import Output, job_argument, output_option, tenant_option
+from gangline.cli.outlook import moment_text, state_of
+from gangline.model import Job
+from gangline.sdk import Client, Explanation
 
 
 @click.command("explain")
 @job_argument
+@click.option("--no-forecast", is_flag=True, help="Do not work out when it should start.")
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 @tenant_option
 @click.pass_context
-def command(ctx: click.Context, job: str, output: str, tenant: str | None) -> None:
-    """Say why a job waits and what would help."""
+def command(ctx: click.Context, /, *, job: str, no_forecast: bool, output: str, tenant: str | None) -> None:
+    """Say why a job waits, what would help, and when it should start."""
     client = connect(ctx, tenant=tenant)
     found = client.get(job)
     if not found.placeable:
         click.echo(f"{found.name} does not wait for machines: it is {found.phase} ({reason_text(found)}).")
         return
     why = client.explain(job)
+    if not no_forecast:
+        why = _with_forecast(client, found, why)
     if output == Output.JSON:
         click.echo(json_text(why))
     elif output == Output.YAML:
@@ -31,5 +39,13 @@ def command(ctx: click.Context, job: str, output: str, tenant: str | None) -> No
         for sentence in why.sentences:
             click.echo(sentence)
         if why.predicted_start_at is not None:
-            wait = why.predicted_start_at - terminal.now()
-            click.echo(f"Predicted start: in {words.duration(wait)}." if wait > 0 else "Predicted start: any moment.")
+            click.echo(f"Predicted start: {moment_text(why.predicted_start_at, terminal.now())}.")
+
+
+def _with_forecast(client: Client, job: Job, why: Explanation) -> Explanation:
+    """Work out when the job should start; what the scheduler said itself stands where that is beyond sight."""
+    # The simulator brings the whole service with it, which most commands do not need.
+    from gangline.simulator import forecast
+
+    launch = forecast(state_of(client), wanted=(job.id,)).launches.get(job.id)
+    return why if launch is None else replace(why, predicted_start_at=launch.at)

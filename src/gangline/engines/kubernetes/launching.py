@@ -1,7 +1,7 @@
 """Sends what a gang needs: shared objects first, then its pods, side by side. Every write may be repeated."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -219,25 +219,24 @@ class Launcher:
         raise RefusedError(Refusal(reason="CodeMissing", message=message, permanent=True))
 
     async def _create_pods(
-        self, state: GangState, gang: Gang, replicas: Iterable[GangReplica], around: Surroundings
+        self, state: GangState, gang: Gang, replicas: Sequence[GangReplica], around: Surroundings
     ) -> None:
-        replicas = list(replicas)
+        waiting = zip(replicas, gang_to_pods(gang, replicas, around), strict=True)
         refused = asyncio.Event()
 
-        async def create(replica: GangReplica, pod: Plain) -> None:
+        async def create_next() -> None:
             async with self._slots:
                 if refused.is_set():
                     return  # the gang is lost already; more pods would only hold machines
                 try:
+                    replica, pod = next(waiting)
                     await self._create(PODS, pod)
                 except ApiError:
                     refused.set()
                     raise
             state.created.add(ReplicaKey(gang.id, replica.id, replica.incarnation))
 
-        pods = gang_to_pods(gang, replicas, around)
-        pairs = zip(replicas, pods, strict=True)
-        outcomes = await asyncio.gather(*(create(replica, pod) for replica, pod in pairs), return_exceptions=True)
+        outcomes = await asyncio.gather(*(create_next() for _ in replicas), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome

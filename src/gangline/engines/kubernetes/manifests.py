@@ -6,7 +6,7 @@ per namespace, which keeps a small job at a single write.
 """
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gangline.dialects.frameworks import Address, hostfile, replica_environment
@@ -20,6 +20,10 @@ SOLO_POLICY = "gangline-solo"
 CODE_LIMIT_BYTES = 700 * 1024
 """The largest code archive that fits into a ConfigMap beside its own overhead."""
 
+CLUSTER_VARIABLE = "GANGLINE_CLUSTER"
+_LONG_VALUE = 1000
+"""From this length on, the list of all addresses stands once in a ConfigMap and not in every pod of the gang: five
+hundred pods with five hundred addresses each are twelve megabytes that nobody needs to write."""
 _METRICS_PATH = "/dev/stdout"
 """Numbers travel with the output: the one stream that leaves a pod without a sidecar or a token."""
 
@@ -49,16 +53,21 @@ def addresses(gang: Gang) -> dict[ReplicaId, Address]:
     }
 
 
-def gang_to_pods(gang: Gang, replicas: Iterable[GangReplica], around: Surroundings) -> list[Plain]:
-    """Write the pods of some replicas of a gang, each already bound to its node."""
+def gang_to_pods(gang: Gang, replicas: Iterable[GangReplica], around: Surroundings) -> Iterator[Plain]:
+    """Write the pods of some replicas of a gang, each already bound to its node.
+
+    One by one, as they are asked for: a large gang's first pods are on their way while the last are still written.
+    """
     where = addresses(gang)
     solo = is_solo(gang.spec)
-    return [
-        replica_to_pod(
+    long = len(_cluster_text(gang, where)) > _LONG_VALUE
+    for replica in replicas:
+        yield replica_to_pod(
             PodOrder(
                 gang=gang,
                 replica=replica,
                 environment=_environment(gang, replica, where),
+                looked_up=(CLUSTER_VARIABLE,) if long else (),
                 labels=_pod_labels(gang, replica, around, solo=solo),
                 subdomain=None if solo else _shared_name(gang),
                 gpu_resource=around.gpu_resources.get(replica.node, "nvidia.com/gpu"),
@@ -66,8 +75,6 @@ def gang_to_pods(gang: Gang, replicas: Iterable[GangReplica], around: Surroundin
                 owner=around.owner,
             )
         )
-        for replica in replicas
-    ]
 
 
 def gang_to_service(gang: Gang, around: Surroundings) -> Plain | None:
@@ -117,15 +124,29 @@ def _solo_policy(gang: Gang, around: Surroundings) -> Plain:
 
 
 def gang_to_hosts(gang: Gang, around: Surroundings) -> Plain | None:
-    """Write the hostfile of an MPI job; the kubelet carries a later change into running pods."""
-    if gang.spec.framework is not Framework.MPI:
+    """Write what all replicas must know of each other and is too long, or changes: an MPI hostfile, many addresses.
+
+    The kubelet carries a later change of the hostfile into running pods.
+    """
+    where = addresses(gang)
+    data = {"hostfile": hostfile(gang.spec, where)} if gang.spec.framework is Framework.MPI else {}
+    if len(cluster := _cluster_text(gang, where)) > _LONG_VALUE:
+        data[CLUSTER_VARIABLE] = cluster
+    if not data:
         return None
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _metadata(gang, around, f"{_shared_name(gang)}-hosts", Part.HOSTS),
-        "data": {"hostfile": hostfile(gang.spec, addresses(gang))},
+        "data": data,
     }
+
+
+def _cluster_text(gang: Gang, where: Mapping[ReplicaId, Address]) -> str:
+    """The addresses of all replicas as every one of them gets them."""
+    if not gang.replicas:
+        return ""
+    return replica_environment(gang.spec, gang.replicas[0].id, addresses=where)[CLUSTER_VARIABLE]
 
 
 def gang_to_code(gang: Gang, archive: bytes, around: Surroundings) -> Plain:

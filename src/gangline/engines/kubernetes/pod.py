@@ -50,6 +50,8 @@ class PodOrder:
     gang: Gang
     replica: GangReplica
     environment: Mapping[str, str]
+    looked_up: tuple[str, ...]
+    """Variables whose value stands in the job's ``hosts`` ConfigMap."""
     labels: Mapping[str, str]
     subdomain: str | None
     gpu_resource: str
@@ -148,7 +150,7 @@ def _main(order: PodOrder, given: Plain) -> Plain:
     container: Plain = {"name": MAIN_CONTAINER, "image": role.image or spec.image or "", **given}
     if role.command and "command" not in given and "args" not in given:
         container["command"] = [literal(word) for word in role.command]
-    environment = [{"name": name, "value": literal(value)} for name, value in order.environment.items()]
+    environment = [_variable(order, name, value) for name, value in order.environment.items()]
     container["env"] = _joined(environment, given.get("env"))
     container["resources"] = _resources(role.resources, order.gpu_resource, given.get("resources") or {})
     container["volumeMounts"] = _joined(_mounts(order), given.get("volumeMounts"), key="mountPath")
@@ -156,6 +158,13 @@ def _main(order: PodOrder, given: Plain) -> Plain:
     if spec.code:
         container.setdefault("workingDir", f"{HOME}/code")
     return container
+
+
+def _variable(order: PodOrder, name: str, value: str) -> Plain:
+    if name in order.looked_up:
+        reference = {"name": f"{order.shared}-hosts", "key": name}
+        return {"name": name, "valueFrom": {"configMapKeyRef": reference}}
+    return {"name": name, "value": literal(value)}
 
 
 def literal(text: str) -> str:

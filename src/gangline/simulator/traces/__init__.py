@@ -1,7 +1,7 @@
 """Readers of public traces and of our own plain CSV. Each turns a file into the same few values, and nothing else."""
 
 from gangline.simulator.traces.arrival import Arrival, TraceError, open_text
-from gangline.simulator.traces.openb import read_openb_nodes, read_openb_pods
+from gangline.simulator.traces.openb import read_openb_jobs, read_openb_nodes, read_openb_pods
 from gangline.simulator.traces.philly import read_philly
 from gangline.simulator.traces.plain import read_plain, write_plain
 
@@ -9,6 +9,7 @@ __all__ = [
     "Arrival",
     "TraceError",
     "open_text",
+    "read_openb_jobs",
     "read_openb_nodes",
     "read_openb_pods",
     "read_philly",

@@ -1,14 +1,26 @@
 """Reads the openb trace (Alibaba, 2023): nodes, and pods that share GPUs.
 
-Its pods are placed one by one and never leave, so a pod is read as a shape, not as a job with a run time.
+The published experiments place its pods one by one and let none leave, so a pod can be read as a mere shape; it can
+also be read as a job of one replica that runs for as long as the pod did.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from gangline.model import Node, NodeName, Resources
+from gangline.model import (
+    JobSpec,
+    Node,
+    NodeName,
+    PlacementRule,
+    Policy,
+    Resources,
+    RoleName,
+    RoleSpec,
+    Timestamp,
+)
 from gangline.scheduling.shapes import Shape
-from gangline.simulator.traces.rows import read_rows
+from gangline.simulator.traces.arrival import Arrival
+from gangline.simulator.traces.rows import Row, read_rows
 
 
 def read_openb_nodes(path: Path) -> Iterator[Node]:
@@ -28,13 +40,42 @@ def read_openb_nodes(path: Path) -> Iterator[Node]:
 
 def read_openb_pods(path: Path) -> Iterator[Shape]:
     """Read the pod list in the order of the file."""
-    for row in read_rows(path, ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")):
-        amounts = {
-            "cpu_millis": row.whole("cpu_milli"),
-            "memory_mib": row.whole("memory_mib"),
-            "gpu_millis": row.whole("num_gpu") * row.whole("gpu_milli"),
-        }
+    for row in read_rows(path, _POD_COLUMNS):
+        amounts = _resources(row).amounts()
         yield Shape(
             amounts=tuple(sorted((name, amount) for name, amount in amounts.items() if amount)),
-            gpu_types=tuple(name for name in row.text("gpu_spec").split("|") if name),
+            gpu_types=_gpu_types(row),
         )
+
+
+def read_openb_jobs(path: Path) -> Iterator[Arrival]:
+    """Read the pod list as jobs; a pod that was never scheduled is taken to need its whole life."""
+    for row in read_rows(path, (*_POD_COLUMNS, "name", "creation_time", "deletion_time", "scheduled_time")):
+        begun = row.number("scheduled_time" if row.text("scheduled_time") else "creation_time")
+        seconds = max(row.number("deletion_time") - begun, 0.0)
+        role = RoleSpec(name=RoleName("worker"), command=("train",), resources=_resources(row))
+        yield Arrival(
+            at=Timestamp(row.number("creation_time")),
+            seconds=seconds,
+            spec=JobSpec(
+                name=row.text("name"),
+                roles=(role,),
+                policy=Policy(expected_seconds=seconds),
+                placement=PlacementRule(gpu_types=_gpu_types(row)),
+            ),
+        )
+
+
+_POD_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
+
+
+def _resources(row: Row) -> Resources:
+    return Resources(
+        cpu_millis=row.whole("cpu_milli"),
+        memory_mib=row.whole("memory_mib"),
+        gpu_millis=row.whole("num_gpu") * row.whole("gpu_milli"),
+    )
+
+
+def _gpu_types(row: Row) -> tuple[str, ...]:
+    return tuple(name for name in row.text("gpu_spec").split("|") if name)
