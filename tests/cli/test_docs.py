@@ -16,7 +16,7 @@ NAMES = [name for section in COMMANDS.values() for name in section]
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_and_option_is_in_the_manual(name: str) -> None:
     assert f"gangline {name}" in MANUAL
-    command = import_module(f"gangline.cli.commands.{name}").command
+    command = import_module(f"gangline.cli.commands.{name.replace('-', '_')}").command
     for below in command.commands.values() if isinstance(command, click.Group) else [command]:
         if below is not command:
             assert f"`{below.name}`" in MANUAL or f"gangline {name} {below.name}" in MANUAL

@@ -1,7 +1,10 @@
 """Listing jobs and hearing of their changes."""
 
+from dataclasses import replace
+
 from gangline import operations
 from gangline.model import DEFAULT_TENANT, JobId, Phase, Tenant
+from gangline.operations import Caller
 from gangline.storage.interface import JobQuery
 from gangline.testing.builders import make_spec
 from tests.operations.fakes import Office
@@ -18,6 +21,16 @@ async def test_a_list_holds_the_tenants_own_jobs_newest_first(office: Office) ->
     await _submit(office, 3)
     page = await operations.list_jobs(office.desk(), DEFAULT_TENANT, JobQuery(tenant=Tenant("vision")))
     assert [job.name for job in page.jobs] == ["train-3", "train-1"]
+
+
+async def test_everything_unfinished_is_told_as_far_as_the_caller_may_see(office: Office) -> None:
+    await _submit(office, 1)
+    await _submit(office, 2, tenant=Tenant("vision"))
+    await _submit(office, 3)
+    await operations.cancel(office.desk(), DEFAULT_TENANT, "train-3")
+    assert {job.name for job in await operations.unfinished_jobs(office.desk())} == {"train-1", "train-2"}
+    restricted = replace(office.desk(), caller=Caller(name="eve", tenants=frozenset({Tenant("vision")})))
+    assert [job.name for job in await operations.unfinished_jobs(restricted)] == ["train-2"]
 
 
 async def test_a_watched_job_is_told_at_once_and_after_every_change_until_it_is_gone(office: Office) -> None:

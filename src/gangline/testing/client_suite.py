@@ -74,6 +74,7 @@ class ClientSuite:
         assert len(client.list(labels={"suite": name}, limit=2)) == 2
         assert [job.name for job in client.list(text=name, phases=[Phase.HALTED])] == [f"{name}-2"]
         assert client.list(labels={"suite": "other"}) == ()
+        assert f"{name}-2" in {job.name for job in client.unfinished()}
 
     def test_following_reads_all_there_is_until_the_end(self, client: Client, name: str) -> None:
         """Also when it begins before the job does."""

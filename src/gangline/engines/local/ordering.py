@@ -18,7 +18,11 @@ from gangline.errors import EngineError
 from gangline.model import DataMove, Framework, Gang, GangReplica, NodeName, ReplicaId, RoleName
 
 _REMOTE_SHELL = """#!/bin/sh
-# Every host of the hostfile is this machine: drop the host, run the rest.
+# Every host of the hostfile is this machine: run the command here, with a temporary directory per host, since the
+# daemons of one job would otherwise meet in one.
+TMPDIR="${TMPDIR:-/tmp}/${1#127.}"
+export TMPDIR
+mkdir -p "$TMPDIR"
 shift
 exec /bin/sh -c "$*"
 """

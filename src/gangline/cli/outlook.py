@@ -1,0 +1,25 @@
+"""The state of the service as the simulator needs it, for commands that look ahead."""
+
+from typing import TYPE_CHECKING
+
+from gangline.cli import terminal, words
+from gangline.model import Timestamp
+from gangline.sdk import Client
+
+if TYPE_CHECKING:
+    from gangline.simulator import State
+
+
+def state_of(client: Client) -> "State":
+    """Ask the service for everything that bears on who starts when."""
+    # The simulator brings the whole service with it, which most commands do not need.
+    from gangline.simulator import State
+
+    return State(jobs=client.unfinished(), nodes=client.nodes(), queues=client.queues(), now=terminal.now())
+
+
+def moment_text(at: Timestamp | None, now: Timestamp) -> str:
+    """Write when something is expected."""
+    if at is None:
+        return "not in sight"
+    return "now" if at - now < 1 else f"in {words.duration(at - now)}"

@@ -1,0 +1,22 @@
+"""Sets of rules to compare with, by name: the classic ones, and ours."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gangline.scheduling import DEFAULT_POLICIES, Policies
+from gangline.scheduling.plugins.orders import LeastAttained, PriorityThenAge, ShortestFirst
+
+_UNDISTURBED = Policies(preemption=False, reclaim=False, defragmentation=False, minimum_run_seconds=0.0)
+"""Whoever runs is left alone: the classic rules know no eviction."""
+
+RULES: Mapping[str, Policies] = {
+    "fifo": replace(_UNDISTURBED, job_order=PriorityThenAge(), patience_seconds=0.0),
+    "fifo+backfill": replace(_UNDISTURBED, job_order=PriorityThenAge()),
+    "shortest-first": replace(_UNDISTURBED, job_order=ShortestFirst()),
+    "least-attained-service": replace(
+        _UNDISTURBED, preemption=True, reservation=False, job_order=LeastAttained(older_first=True)
+    ),
+    "ours": DEFAULT_POLICIES,
+}
+"""Strictly first come, first served; the same with backfill; shortest declared run time first; two queues by attained
+service (Tiresias), with eviction; and what Gangline does unless it is told otherwise."""
