@@ -40,7 +40,7 @@ def test_a_command_imports_neither_the_service_nor_rich(shell: Shell) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_is_what_the_table_says(name: str) -> None:
-    command = import_module(f"gangline.cli.commands.{name}").command
+    command = import_module(f"gangline.cli.commands.{name.replace('-', '_')}").command
     assert isinstance(command, click.Command)
     assert command.name == name
     assert command.help
@@ -48,7 +48,7 @@ def test_every_command_is_what_the_table_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option_says_what_it_does(name: str) -> None:
-    command = import_module(f"gangline.cli.commands.{name}").command
+    command = import_module(f"gangline.cli.commands.{name.replace('-', '_')}").command
     below = command.commands.values() if isinstance(command, click.Group) else [command]
     for each in below:
         for parameter in each.params:

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,7 +13,7 @@ from gangline.engines.interface import NodesChanged
 from gangline.errors import NotFoundError, StorageError
 from gangline.lifecycle import advance
 from gangline.lifecycle import events as e
-from gangline.model import Job, JobId, Metric, Phase, Policy, ReplicaId, RoleName, Timestamp
+from gangline.model import Job, JobId, Metric, Node, Phase, Policy, ReplicaId, RoleName, Timestamp
 from gangline.storage.interface import JobQuery
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import START, FakeClock, make_job, make_node, make_role
@@ -245,6 +245,44 @@ async def test_the_loop_sleeps_until_news_arrives() -> None:
                 await anext(watcher)
     page = await world.store.list(JobQuery())
     assert [job.name for job in page.jobs] == ["mnist"]
+
+
+class RestlessEngine(ScriptedEngine):
+    """Changes its nodes while it is being asked for them."""
+
+    def __init__(self) -> None:
+        super().__init__([make_node(cpu=1)])
+        self.controller: Controller | None = None
+
+    async def nodes(self) -> Sequence[Node]:
+        found = await super().nodes()
+        if self.controller is not None and len(self.machines) == 1:
+            self.machines.append(make_node("node-1", cpu=8))
+            self.controller.hear(NodesChanged())
+        return found
+
+
+async def test_nodes_that_change_while_they_are_read_are_read_again() -> None:
+    engine = RestlessEngine()
+    world = World(engine=engine)
+    engine.controller = world.controller
+    await world.submit(make_job(roles=(make_role(replicas=4),)))
+    assert (await world.job()).phase is Phase.STARTING
+
+
+async def test_one_job_that_cannot_be_handled_does_not_stop_the_others() -> None:
+    world = World()
+    await world.store.create(make_job())
+    await world.store.create(make_job(job_id="job-2", name="second"))
+
+    poison = e.ScaleRequested(job_id=JobId("job-1"), at=Timestamp(START), scale={RoleName("ghost"): 1})
+    world.controller.hear(poison)
+    world.controller.changed(JobId("job-2"))
+    async with running(world):
+        async with asyncio.timeout(5):
+            watcher = world.controller.watch()
+            while (await world.job("job-2")).phase is not Phase.STARTING:
+                await anext(watcher)
 
 
 async def test_deleting_an_unknown_job_is_harmless() -> None:

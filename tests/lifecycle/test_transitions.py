@@ -348,6 +348,14 @@ def test_news_of_an_earlier_attempt_is_ignored() -> None:
     assert advance(job, late).job is job
 
 
+@pytest.mark.parametrize("request_kind", [e.HaltRequested, e.CancelRequested, e.DeleteRequested])
+def test_a_back_off_is_forgotten_when_the_gang_is_taken_down(request_kind: type[e.Event]) -> None:
+    spec = make_spec(roles=(make_role("chief"), make_role("ps", restart=Restart.REPLICA)))
+    job = make_running_job(spec)
+    job = step(job, exited(job, PS, 137), ask(request_kind, job, after=1))
+    assert timers(job) == ()
+
+
 def test_timers_cover_deadline_and_time_to_live() -> None:
     policy = Policy(deadline_seconds=60, ttl_seconds=5)
     job = make_running_job(make_spec(policy=policy))

@@ -76,6 +76,10 @@ def job(
     kinds: Sequence[str] = (),
     selector: Mapping[str, str] | None = None,
     tolerations: Sequence[Any] = (),
+    apart: str | None = None,
+    near: Mapping[str, str] | None = None,
+    away: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
     scale: Mapping[str, int] | None = None,
     retry_at: float | None = None,
     phase: Phase = Phase.QUEUED,
@@ -87,6 +91,7 @@ def job(
         roles=roles or (role(),),
         queue=QueueName(queue),
         priority=priority,
+        labels=dict(labels or {}),
         policy=Policy(**policy),
         placement=PlacementRule(
             prefer=prefer,
@@ -95,6 +100,9 @@ def job(
             gpu_types=tuple(kinds),
             node_selector=dict(selector or {}),
             tolerations=tuple(tolerations),
+            apart=apart,
+            near=dict(near or {}),
+            away=dict(away or {}),
         ),
     )
     at = Timestamp(NOW - age)

@@ -29,6 +29,8 @@ from gangline.storage.journal import records_between
 _log = logging.getLogger(__name__)
 _STORE_PAUSE_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
+_WRITES_AT_ONCE = 32
+"""Different jobs are saved side by side: a store across a network takes its time for each."""
 
 Changed = NewType("Changed", str)
 """A job id in the inbox: its record was changed by somebody else."""
@@ -90,6 +92,10 @@ class Controller:
                     _log.error("the store refuses; nothing is lost, trying again: %s", error)
                     await asyncio.sleep(_STORE_PAUSE_SECONDS)
                     continue
+                except Exception:  # noqa: BLE001  # the top of a loop that logs and carries on
+                    _log.exception("a step failed; nothing is lost, trying again")
+                    await asyncio.sleep(_STORE_PAUSE_SECONDS)
+                    continue
                 await self._rest()
         finally:
             listener.cancel()
@@ -106,6 +112,7 @@ class Controller:
     async def settle(self) -> None:
         """Handle everything that is known now, until nothing more follows from it."""
         while True:
+            await asyncio.sleep(0)  # however busy, the service answers in between
             self._look_at_agenda()
             if self._inbox:
                 await self._handle_inbox()
@@ -137,7 +144,9 @@ class Controller:
         moment = self._agenda.next
         pause = _LONGEST_WAIT_SECONDS if moment is None else moment - self._clock.now()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._awake.wait(), min(max(pause, 0.0), _LONGEST_WAIT_SECONDS))
+            # Not wait_for: on Python 3.11 it may swallow a cancellation that arrives together with the wake-up.
+            async with asyncio.timeout(min(max(pause, 0.0), _LONGEST_WAIT_SECONDS)):
+                await self._awake.wait()
         self._awake.clear()
 
     async def _listen(self) -> None:
@@ -165,15 +174,32 @@ class Controller:
         while self._inbox:
             item = self._inbox.popleft()
             by_job.setdefault(JobId(item) if isinstance(item, str) else item.job_id, []).append(item)
-        pending = dict(by_job)
-        try:
-            for job_id, items in by_job.items():
-                await self._handle_job(job_id, items)
-                del pending[job_id]
-        except StorageError:
-            for items in pending.values():
-                self._inbox.extend(items)
-            raise
+        jobs = list(by_job)
+        for start in range(0, len(jobs), _WRITES_AT_ONCE):
+            batch = jobs[start : start + _WRITES_AT_ONCE]
+            outcomes = await asyncio.gather(
+                *(self._handle_job(job_id, by_job[job_id]) for job_id in batch), return_exceptions=True
+            )
+            refused = self._sort_failures(dict(zip(batch, outcomes, strict=True)))
+            if refused is not None:
+                unsaved = [
+                    job_id for job_id, error in zip(batch, outcomes, strict=True) if isinstance(error, StorageError)
+                ]
+                for job_id in (*unsaved, *jobs[start + _WRITES_AT_ONCE :]):
+                    self._inbox.extend(by_job[job_id])
+                raise refused
+
+    def _sort_failures(self, outcomes: dict[JobId, BaseException | None]) -> StorageError | None:
+        """Return the store's refusal, if there is one; a defect that one job met is told and costs only its news."""
+        refused = None
+        for job_id, error in outcomes.items():
+            if isinstance(error, StorageError):
+                refused = error
+            elif isinstance(error, Exception):
+                _log.error("job %s: its news could not be handled", job_id, exc_info=error)
+            elif error is not None:
+                raise error
+        return refused
 
     async def _handle_job(self, job_id: JobId, items: list[Event | Changed]) -> None:
         events = [item for item in items if not isinstance(item, str)]
@@ -249,17 +275,18 @@ class Controller:
         if not jobs:
             self._explanations = {}
             return
-        if self._nodes is None:
-            self._nodes = await self._engine.nodes()
-        if self._queues is None:
-            self._queues = await self._store.queues()
+        nodes = self._nodes if self._nodes is not None else await self._engine.nodes()
+        queues = self._queues if self._queues is not None else await self._store.queues()
+        if not self._unscheduled:
+            # Otherwise news came in meanwhile, perhaps of just these: the next cycle reads them again.
+            self._nodes, self._queues = nodes, queues
         now = self._clock.now()
-        snapshot = take_snapshot(nodes=self._nodes, jobs=jobs, queues=self._queues, now=now, memory=self._memory)
+        snapshot = take_snapshot(nodes=nodes, jobs=jobs, queues=queues, now=now, memory=self._memory)
         decision = decide(snapshot, self._policies)
         self._memory = decision.memory
         self._explanations = dict(decision.explanations)
         self._inbox.extend(_decision_to_events(decision, now))
-        if decision.wake_at is not None:
+        if decision.wake_at is not None and decision.wake_at > now:
             self._agenda.wake(decision.wake_at)
 
     # Instructions out --------------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ _DEADLINE_PHASES = frozenset(
     {Phase.STARTING, Phase.DOWNLOADING, Phase.PROCESSING, Phase.RESUMED, Phase.RESTARTING},
 )
 
+_RESTART_PHASES = frozenset({Phase.STARTING, Phase.DOWNLOADING, Phase.PROCESSING})
+"""Where a back-off that is over starts a replica again; elsewhere its timer would come due for ever."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timer:
@@ -25,7 +28,7 @@ def timers(job: Job) -> tuple[Timer, ...]:
         found.append(Timer(job.deadline_at, DeadlinePassed(job_id=job.id, at=job.deadline_at)))
     waiting = [status.retry_at for status in job.replicas if status.state is ReplicaState.BACKING_OFF]
     due = min((at for at in waiting if at is not None), default=None)
-    if due is not None and job.holding:
+    if due is not None and job.phase in _RESTART_PHASES:
         found.append(Timer(due, BackoffElapsed(job_id=job.id, at=due)))
     ttl = job.spec.policy.ttl_seconds
     if ttl is not None and job.finished_at is not None and not job.deleting:

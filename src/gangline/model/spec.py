@@ -84,6 +84,8 @@ class PlacementRule:
 
     ``within`` keeps the gang inside one domain of that topology level; ``within_required`` says whether
     that is a condition or a preference. ``gpu_types`` is in order of preference; empty means any.
+    ``apart`` lets no two replicas of a role share a domain of that level. ``near`` and ``away`` are labels of other
+    jobs: replicas go only to nodes that run a job with all of these, or never to such nodes.
     """
 
     prefer: Prefer | None = None
@@ -92,6 +94,9 @@ class PlacementRule:
     gpu_types: tuple[str, ...] = ()
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
+    apart: str | None = None
+    near: Mapping[str, str] = field(default_factory=dict)
+    away: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from gangline.scheduling.forecast import ends_by
 from gangline.scheduling.holdings import Held, Waiting
 from gangline.scheduling.line import Line, Turn
 from gangline.scheduling.memory import Memory
+from gangline.scheduling.neighbours import both
 from gangline.scheduling.placement import Layout, Seats, Shortfall, placement_of
 from gangline.scheduling.policies import DEFAULT_POLICIES, Policies
 from gangline.scheduling.quota import Branch, QueueTree
@@ -118,21 +119,21 @@ class _Cycle:
         """Gangs of one class get the same answer, so a refusal is worked out once."""
         at = self.floor.at
         in_time = at is not None and ends_by(turn.gang, self.snapshot.now, at)
-        return (id(turn.gang.demand), id(turn.leaf), turn.rank, in_time)
+        return (id(turn.gang.demand), id(turn.leaf), turn.rank, in_time, self.floor.neighbours.key(turn.gang))
 
     def _serve(self, turn: Turn, key: tuple[object, ...]) -> Explanation | None:
         """Start a gang, or say why not."""
         amounts = self._need(turn.gang.demand)
         over = self.tree.over_ceiling(turn.leaf, amounts)
-        typed = self.tree.open_types(turn.leaf, int(amounts[2]))
+        allowed = both(self.tree.open_types(turn.leaf, int(amounts[2])), self.floor.neighbours.allowed(turn.gang))
         if over is not None:
-            if self.room.in_queue(turn, amounts, typed):
+            if self.room.in_queue(turn, amounts, allowed):
                 return Explanation(constraint=Constraint.MAKING_ROOM, queue=turn.leaf.queue.name)
             why = self._answers[key] = self._over(*over)
             return why
-        found = self.floor.place(turn.gang, typed)
+        found = self.floor.place(turn.gang, allowed)
         if isinstance(found, Shortfall):
-            return self._wait(turn, found, key, typed)
+            return self._wait(turn, found, key, allowed)
         self._start(turn, found)
         return None
 
@@ -143,12 +144,13 @@ class _Cycle:
         else:
             self.tree.book(turn.leaf, self._need(turn.gang.demand))
         self.floor.now.draft.commit()
+        self.floor.neighbours.settle(turn.gang, layout)
         self.line.served(turn.leaf)
         self.layouts[turn.gang.job.id] = list(layout)
 
     def _wait(self, turn: Turn, short: Shortfall, key: tuple[object, ...], allowed: Bools | None) -> Explanation:
         """The gang does not fit now: others are stopped for it, or it is first in line, or it must wait."""
-        why = self.reasons.short(turn.gang.demand, short, behind=self.floor.first)
+        why = self.reasons.short(turn.gang, short, behind=self.floor.first)
         if why.constraint not in HOPELESS:
             if self.room.on_nodes(turn, allowed):
                 return replace(why, constraint=Constraint.MAKING_ROOM, predicted_start=self.floor.at)

@@ -19,16 +19,22 @@ FRONT_LIMIT = 20_000
 several different shapes with dozens of replicas each, on nodes that are nearly full, to come near it."""
 
 
-def fit_together(draft: Draft, needs: list[Need], wanted: list[int], allowed: Bools | None) -> list[Ints] | None:
-    """Return replicas per node for each shape, or None when no assignment exists. Takes nothing from the draft."""
+def fit_together(
+    draft: Draft, needs: list[Need], wanted: list[int], allowed: Bools | None, *, most_per_node: int | None = None
+) -> list[Ints] | None:
+    """Return replicas per node for each shape, or None when no assignment exists. Takes nothing from the draft.
+
+    With ``most_per_node``, no node gets more than so many of any one shape.
+    """
     rows = _useful(draft, needs, allowed)
     goal = tuple(wanted)
     start = (0,) * len(goal)
     fronts: list[dict[Mixture, Mixture]] = []
     front: dict[Mixture, Mixture] = {start: start}
     menus: dict[bytes, list[Mixture]] = {}
+    most = goal if most_per_node is None else tuple(min(count, most_per_node) for count in goal)
     for row in rows:
-        menu = _menu(draft, needs, goal, row, menus)
+        menu = _menu(draft, needs, most, row, menus)
         grown: dict[Mixture, Mixture] = {}
         for done in sorted(front, reverse=True):
             for extra in menu:
@@ -51,26 +57,26 @@ def _useful(draft: Draft, needs: list[Need], allowed: Bools | None) -> list[int]
     return [int(row) for row in rows[order]]
 
 
-def _menu(draft: Draft, needs: list[Need], goal: Mixture, row: int, menus: dict[bytes, list[Mixture]]) -> list[Mixture]:
+def _menu(draft: Draft, needs: list[Need], most: Mixture, row: int, menus: dict[bytes, list[Mixture]]) -> list[Mixture]:
     """Every mixture one node can take that is not part of a larger one."""
     usable = bytes(bool(need.allowed[row]) for need in needs)
     key = draft.free[row].tobytes() + draft.shared[row].tobytes() + usable
     if key not in menus:
-        menus[key] = _unbeaten(list(_mixtures(draft, needs, goal, row)))
+        menus[key] = _unbeaten(list(_mixtures(draft, needs, most, row)))
     return menus[key]
 
 
-def _mixtures(draft: Draft, needs: list[Need], goal: Mixture, row: int) -> Iterator[Mixture]:
+def _mixtures(draft: Draft, needs: list[Need], most: Mixture, row: int) -> Iterator[Mixture]:
     """Every mixture of the remaining shapes that fits on one node."""
     if not needs:
         yield ()
         return
-    most = min(int(draft.counts(needs[0], np.array([row]))[0]), goal[0])
-    for count in range(most, -1, -1):
+    room = min(int(draft.counts(needs[0], np.array([row]))[0]), most[0])
+    for count in range(room, -1, -1):
         mark = draft.mark()
         if count:
             draft.take(needs[0], row, count)
-        for rest in _mixtures(draft, needs[1:], goal[1:], row):
+        for rest in _mixtures(draft, needs[1:], most[1:], row):
             yield (count, *rest)
         draft.undo(mark)
 

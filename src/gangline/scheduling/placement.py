@@ -194,14 +194,17 @@ class Placer:
             possible = int(self._masked(need, demand, allowed).sum())
             if possible < role.least:
                 self.draft.undo(mark)
-                return self._place_together(roles, allowed) or Shortfall(role, possible)
+                return self._place_together(demand, roles, allowed) or Shortfall(role, possible)
             layout.append(self._seat(role, need, role.least, demand, allowed))
         order = {role.role: number for number, role in enumerate(demand.roles)}
         return tuple(sorted(layout, key=lambda seats: order[seats.role.role]))
 
-    def _place_together(self, roles: list[RoleDemand], allowed: Bools | None) -> Layout | None:
+    def _place_together(self, demand: Demand, roles: list[RoleDemand], allowed: Bools | None) -> Layout | None:
+        if demand.apart not in (None, "node"):
+            return None  # the search knows nodes, not domains: such gangs are placed role by role or not at all
         needs = [self.needs.of(role.shape) for role in roles]
-        found = fit_together(self.draft, needs, [role.least for role in roles], allowed)
+        most = None if demand.apart is None else 1
+        found = fit_together(self.draft, needs, [role.least for role in roles], allowed, most_per_node=most)
         if found is None:
             return None
         layout = []
@@ -222,7 +225,7 @@ class Placer:
         counts = self._masked(need, demand, allowed)
         scores = self._cached(need, packed=demand.packed).scores
         if wanted == 1:
-            best = scores if allowed is None else np.where(allowed, scores, np.inf)
+            best = np.where(counts > 0, scores, np.inf)
             rows, taken = np.array([best.argmin()]), ONE
         elif demand.packed:
             rows, taken = pack(counts, scores, wanted)
@@ -233,7 +236,20 @@ class Placer:
 
     def _masked(self, need: Need, demand: Demand, allowed: Bools | None) -> Ints:
         counts = self._cached(need, packed=demand.packed).counts
-        return counts if allowed is None else np.where(allowed, counts, 0)
+        if allowed is not None:
+            counts = np.where(allowed, counts, 0)
+        return counts if demand.apart is None else self._one_per_domain(counts, need, demand.apart, demand)
+
+    def _one_per_domain(self, counts: Ints, need: Need, level: str, demand: Demand) -> Ints:
+        """Room for replicas none of which share a domain: one on the best node of each."""
+        domains = self.draft.table.level(level)
+        scores = self._cached(need, packed=demand.packed).scores
+        rows = np.flatnonzero((counts > 0) & (domains.ids != ABSENT))
+        ordered = rows[np.lexsort((rows, scores[rows]))]
+        _, first = np.unique(domains.ids[ordered], return_index=True)
+        single = np.zeros_like(counts)
+        single[ordered[first]] = 1
+        return single
 
     def _cached(self, need: Need, *, packed: bool) -> _Cached:
         score: Score = self._policies.pack if packed else self._policies.spread

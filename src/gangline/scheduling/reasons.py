@@ -7,7 +7,9 @@ import numpy as np
 from gangline.model import JobId
 from gangline.scheduling.draft import Draft
 from gangline.scheduling.explanation import Constraint, Excluded, Explanation, amount_text
+from gangline.scheduling.holdings import Waiting
 from gangline.scheduling.placement import Placer, Shortfall
+from gangline.scheduling.plugins.interface import Refusal
 from gangline.scheduling.reservation import Floor
 from gangline.scheduling.shapes import Demand
 from gangline.scheduling.table import GPU, PODS, WHOLE_GPUS, Bools, Ints
@@ -23,16 +25,18 @@ class Reasons:
         self._table = floor.snapshot.table
         self._empty: Placer | None = None
 
-    def short(self, demand: Demand, short: Shortfall, *, behind: JobId | None = None) -> Explanation:
+    def short(self, gang: Waiting, short: Shortfall, *, behind: JobId | None = None) -> Explanation:
         """Why this gang did not get a place."""
+        demand = gang.demand
         need = self._floor.needs.of(short.role.shape)
-        constraint = self._constraint(demand, short, need.allowed)
+        unsuited = self._floor.neighbours.refusals(gang)
+        constraint = self._constraint(demand, short, need.allowed, unsuited)
         if constraint is Constraint.RESERVATION and behind is None:
             constraint = Constraint.RESOURCES
         return Explanation(
             constraint=constraint,
             nodes=len(self._table),
-            excluded=tuple(self._excluded(short)),
+            excluded=tuple(self._excluded(short, unsuited)),
             role=short.role.role,
             wanted=short.role.least,
             possible=short.possible,
@@ -52,11 +56,15 @@ class Reasons:
         self._empty.draft.undo(mark)
         return fits
 
-    def _constraint(self, demand: Demand, short: Shortfall, allowed: Bools) -> Constraint:
+    def _constraint(
+        self, demand: Demand, short: Shortfall, allowed: Bools, unsuited: tuple[Refusal, ...]
+    ) -> Constraint:
         if not allowed.any():
             return Constraint.NODES
         if not self.ever_fits(demand):
             return Constraint.TOO_LARGE
+        if unsuited and self._fits_now(demand):
+            return Constraint.NEIGHBOURS
         if self._floor.first is not None and self._fits_now(demand):
             return Constraint.RESERVATION
         if short.level is not None:
@@ -70,11 +78,11 @@ class Reasons:
         now.draft.undo(mark)
         return fits
 
-    def _excluded(self, short: Shortfall) -> Iterator[Excluded]:
+    def _excluded(self, short: Shortfall, unsuited: tuple[Refusal, ...]) -> Iterator[Excluded]:
         """Rules in the order they are applied; then, of the nodes that remain, those with too little of something."""
         shape = short.role.shape
         need = self._floor.needs.of(shape)
-        for refusal in self._floor.needs.refusals(shape):
+        for refusal in (*self._floor.needs.refusals(shape), *unsuited):
             yield Excluded(refusal.rule, int(refusal.nodes.sum()))
         for name, _ in shape.amounts:
             if name not in self._table.columns:
@@ -126,7 +134,9 @@ class Reasons:
             if room and short.possible + room >= role.least and demand.within is None:
                 yield f"It would start now if this did not exclude nodes: {refusal.rule}."
         best = int(_fits_on(self._table.capacity[need.allowed], need.row).max(initial=0))
-        if best and demand.within is None:
+        if demand.apart is not None:
+            yield f"No two '{role.role}' replicas may share a {demand.apart}, and {short.possible} have room."
+        elif best and demand.within is None:
             nodes = -(-(role.least - short.possible) // best)
             yield f"{nodes} more empty node{'s' if nodes > 1 else ''} of the largest suitable kind would do."
 

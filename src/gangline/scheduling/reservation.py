@@ -14,6 +14,7 @@ from gangline.model import JobId, Timestamp
 from gangline.scheduling.draft import Draft
 from gangline.scheduling.forecast import ends_by, expected_end, waiting_since
 from gangline.scheduling.holdings import Held, Waiting
+from gangline.scheduling.neighbours import Neighbours
 from gangline.scheduling.placement import Layout, Needs, Placer, Seats, Shortfall
 from gangline.scheduling.policies import Policies
 from gangline.scheduling.shapes import Demand, RoleDemand
@@ -29,6 +30,7 @@ class Floor:
         self.policies = policies
         self.needs = Needs(snapshot.table, policies)
         self.now = Placer(snapshot.draft(), self.needs, policies)
+        self.neighbours = Neighbours(snapshot)
         self.first: JobId | None = None
         self.at: Timestamp | None = None
         self._later: Draft | None = None
@@ -92,21 +94,20 @@ class Floor:
         """
         leaving = self.by_end()
         low, high = 0, 1
-        while isinstance(self._after(leaving[:high]).place(gang.demand), Shortfall):
+        while isinstance(self._place_after(leaving[:high], gang)[1], Shortfall):
             if high >= len(leaving):
                 return None
             low, high = high + 1, min(2 * high, len(leaving))
         high = min(high, len(leaving))
         while low < high:
             middle = (low + high) // 2
-            if isinstance(self._after(leaving[:middle]).place(gang.demand), Shortfall):
+            if isinstance(self._place_after(leaving[:middle], gang)[1], Shortfall):
                 low = middle + 1
             else:
                 high = middle
         at = self._end(leaving[high - 1]) if high else self.snapshot.now
-        placer = self._after(leaving[:high])
-        placer.place(gang.demand)
-        self._open(gang, placer.draft, at)
+        draft, _ = self._place_after(leaving[:high], gang)
+        self._open(gang, draft, at)
         self._gone = {held.job.id for held in leaving[:high]}
         self._refresh()
         return at
@@ -127,10 +128,12 @@ class Floor:
     def _end(self, held: Held) -> Timestamp:
         return expected_end(held, self.snapshot.now)
 
-    def _after(self, gone: Sequence[Held]) -> Placer:
+    def _place_after(self, gone: Sequence[Held], gang: Waiting) -> tuple[Draft, Layout | Shortfall]:
+        """What is free once some are gone and the gang, if it fits then, has its place."""
         draft = self.now.draft.copy()
         self._release(draft, gone)
-        return Placer(draft, self.needs, self.policies)
+        suits = self.neighbours.allowed(gang, {held.job.id for held in gone})
+        return draft, Placer(draft, self.needs, self.policies).place(gang.demand, suits)
 
     def _release(self, draft: Draft, gone: Sequence[Held]) -> None:
         self.snapshot.holdings.release(draft, [role for held in gone for role in held.roles])

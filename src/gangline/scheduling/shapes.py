@@ -12,6 +12,10 @@ GPU_MILLIS = 1000
 """One whole GPU."""
 
 
+Labels = tuple[tuple[str, str], ...]
+"""Labels in the order of their names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Identical replicas: what each needs and which nodes it may use.
@@ -62,6 +66,9 @@ class Demand:
     prefer: Prefer | None = None
     within: str | None = None
     within_required: bool = True
+    apart: str | None = None
+    near: Labels = ()
+    away: Labels = ()
 
     @property
     def packed(self) -> bool:
@@ -76,7 +83,8 @@ class Demand:
     @property
     def plain(self) -> bool:
         """Whether it is one role that may go anywhere: most gangs, and the quickest to place."""
-        return len(self.roles) == 1 and self.within is None and len(self.roles[0].shape.gpu_types) <= 1
+        free = self.within is None and self.apart is None
+        return free and len(self.roles) == 1 and len(self.roles[0].shape.gpu_types) <= 1
 
     def total(self, *, wanted: bool = False) -> dict[str, int]:
         """Everything the gang needs to live (or, ``wanted``, to be complete), by resource."""
@@ -105,6 +113,9 @@ def demand_of(job: Job) -> Demand:
         prefer=rule.prefer,
         within=rule.within,
         within_required=rule.within_required,
+        apart=rule.apart,
+        near=tuple(sorted(rule.near.items())),
+        away=tuple(sorted(rule.away.items())),
     )
 
 

@@ -8,6 +8,7 @@ from gangline.model import JobId, NodeName, ReplicaId
 from gangline.scheduling.decision import Grow, Shrink
 from gangline.scheduling.holdings import Held, Waiting
 from gangline.scheduling.line import Line, Turn
+from gangline.scheduling.neighbours import both
 from gangline.scheduling.placement import Seats
 from gangline.scheduling.quota import QueueTree
 from gangline.scheduling.reservation import Floor
@@ -73,7 +74,8 @@ class Surplus:
         layout = self._started[turn.gang.job.id]
         for role in turn.gang.demand.roles:
             rows = np.concatenate([seats.rows for seats in layout]) if layout else np.zeros(0, dtype=np.int64)
-            layout.extend(self._extend(turn, role, role.wanted - role.least, rows.tolist()))
+            own = [row for seats in layout if seats.role.role == role.role for row in seats.rows.tolist()]
+            layout.extend(self._extend(turn, role, role.wanted - role.least, rows.tolist(), own))
 
     def _grow(self, turn: Turn, gang: Held) -> dict[ReplicaId, NodeName]:
         added: dict[ReplicaId, NodeName] = {}
@@ -83,26 +85,35 @@ class Surplus:
                 continue
             present = gang.present(role.role)
             free = (index for index in range(role.wanted) if index not in present)
-            for seats in self._extend(turn, role, role.wanted - len(present), rows):
+            own = list(gang.role(role.role).rows)
+            for seats in self._extend(turn, role, role.wanted - len(present), rows, own):
                 for row in seats.each():
                     added[ReplicaId(role.role, next(free))] = self._snapshot.table.names[row]
         return added
 
-    def _extend(self, turn: Turn, role: RoleDemand, count: int, rows: list[int]) -> Iterator[Seats]:
-        """Seats for up to ``count`` more: beside the gang's own replicas first, then elsewhere."""
-        inside = self._inside(turn.gang.demand, rows)
+    def _extend(self, turn: Turn, role: RoleDemand, count: int, rows: list[int], own: list[int]) -> Iterator[Seats]:
+        """Seats for up to ``count`` more: beside the gang's replicas first, then elsewhere; ``own`` are of the role."""
+        inside = both(self._inside(turn.gang.demand, rows), self._floor.neighbours.allowed(turn.gang))
         beside = np.zeros(len(self._snapshot.table), dtype=np.bool_)
         beside[rows] = True
         for allowed in (beside if inside is None else beside & inside, inside):
             need = self._floor.needs.of(role.shape)
             count = min(count, self._tree.headroom(turn.leaf, need.row))
             typed = self._tree.open_types(turn.leaf, int(need.row[GPU]))
-            mask = allowed if typed is None else typed if allowed is None else allowed & typed
+            mask = both(both(allowed, typed), self._elsewhere(turn.gang.demand, own))
             seats = self._floor.extend(role, count, turn.gang.demand, mask) if count > 0 else None
             if seats is not None:
                 self._tree.book_seats(turn.leaf, need.row, list(seats.each()))
                 count -= int(seats.counts.sum())
+                own += seats.rows.tolist()
                 yield seats
+
+    def _elsewhere(self, demand: Demand, own: list[int]) -> Bools | None:
+        """Replicas that must lie apart grow into domains that none of their role is in."""
+        if demand.apart is None or not own:
+            return None
+        domains = self._snapshot.table.level(demand.apart).ids
+        return ~np.isin(domains, domains[own])
 
     def _inside(self, demand: Demand, rows: list[int]) -> Bools | None:
         """A gang that must stay within one domain grows there or not at all."""

@@ -79,7 +79,7 @@ class Pool:
             for (_, rank), (_, gangs) in self._classes.items()
             if rank >= turn.rank
             for unit in self._units(gangs, rank, taken)
-            if unit.whole
+            if unit.whole and not (unit.gang.demand.near or unit.gang.demand.away)
         ]
         return sorted(units, key=_order)
 

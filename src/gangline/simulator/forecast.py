@@ -16,7 +16,10 @@ from gangline.scheduling.forecast import expected_end
 
 UNDECLARED_SECONDS = 3600.0
 """How long a job is taken to run that has not started and declares nothing."""
-CYCLES_LIMIT = 2_000
+BLUR = 0.02
+"""Ends that lie this close together, as a part of their distance from now, count as one moment. Nobody's run time is
+known that well, and the further ahead, the fewer cycles it takes."""
+CYCLES_LIMIT = 1_000
 """How far to look: a cycle takes milliseconds, and a forecast should take about a second."""
 
 
@@ -166,12 +169,17 @@ class _Course:
         moments = [moment for moment in (self._ends[0][0] if self._ends else None, wake_at) if moment is not None]
         if not moments:
             return False
-        self._now = max(self._now, min(moments))
+        self._now = self._together(max(self._now, min(moments)))
         while self._ends and self._ends[0][0] <= self._now:
             end, job_id, attempt = heapq.heappop(self._ends)
             if not self._outdated(end, job_id, attempt):
                 del self._alive[job_id]
         return True
+
+    def _together(self, moment: Timestamp) -> Timestamp:
+        """The last of the ends that are too close to this moment, for its distance, to be told apart."""
+        limit = moment + BLUR * (moment - self._state.now)
+        return max((end for end, _, _ in self._ends if end <= limit), default=moment)
 
     def _outdated(self, end: Timestamp, job_id: JobId, attempt: int) -> bool:
         """Whether the gang that was to end then is gone already."""

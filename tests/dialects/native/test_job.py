@@ -40,6 +40,7 @@ spec:
   policy: {max_attempts: 3, max_replica_restarts: 7, restart: replica, retry: signals, success: all, backoff: 2s,
            backoff_limit: 1m, deadline: 2h, ttl: 7d, grace: 45, expected: 1h30m, preemptible: false}
   placement: {prefer: spread, within: rack, within_required: false, gpu_type: [h200, a100], node_selector: {disk: ssd},
+              apart: node, near: {app: cache}, away: {team: other},
               tolerations: [{key: gpu, operator: Exists, effect: NoSchedule}]}
 """
 
@@ -92,6 +93,8 @@ class TestWholeFile:
         )
         assert self.job.placement.prefer is Prefer.SPREAD
         assert self.job.placement.gpu_types == ("h200", "a100")
+        assert (self.job.placement.apart, self.job.placement.near) == ("node", {"app": "cache"})
+        assert self.job.placement.away == {"team": "other"}
         assert self.job.placement.tolerations == (Toleration(key="gpu", operator="Exists", effect="NoSchedule"),)
         assert self.job.inputs == (DataMove("s3://bucket/mnist", "$DATA_DIR"),)
 

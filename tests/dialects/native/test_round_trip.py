@@ -59,6 +59,9 @@ placements = st.builds(
     prefer=st.none() | st.sampled_from(Prefer),
     within=st.none() | names,
     within_required=st.booleans(),
+    apart=st.none() | names,
+    near=st.dictionaries(names, texts, max_size=2),
+    away=st.dictionaries(names, texts, max_size=2),
     gpu_types=st.lists(names, max_size=3).map(tuple),
     node_selector=st.dictionaries(names, texts, max_size=2),
     tolerations=st.lists(

@@ -42,7 +42,7 @@ POLICY = (
     "expected",
     "preemptible",
 )
-PLACEMENT = ("prefer", "within", "within_required", "gpu_type", "node_selector", "tolerations")
+PLACEMENT = ("prefer", "within", "within_required", "apart", "near", "away", "gpu_type", "node_selector", "tolerations")
 TOLERATION = ("key", "operator", "value", "effect")
 
 PRIORITIES: Mapping[str, int] = {"low": 25, "normal": 50, "high": 75, "critical": 100}

@@ -107,6 +107,7 @@ _JOB_SPEC = _object(
         "queue": _NAME,
         "priority": _QUANTITY,
         "origin": _TEXT,
+        "manifest": _ANYTHING,
         "framework": _choice(*Framework),
         "image": _TEXT,
         "code": _TEXT,

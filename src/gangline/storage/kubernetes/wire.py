@@ -45,7 +45,7 @@ FINALIZER = "gangline.dev/job"
 JOURNAL_LENGTH = 1000
 """The newest records that are kept; the object must stay far below what etcd takes."""
 
-_SPEC_EXTRAS = ("queue", "priority", "origin")
+_SPEC_EXTRAS = ("queue", "priority", "origin", "manifest")
 _OWN_LABELS = (JOB_ID, NAME)
 _LABEL_KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
