@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check bench cluster-up cluster-down lock clean
+.PHONY: setup demo test check experiment chaos bench cluster-up cluster-down lock clean
 
 setup: $(STAMP)
 
@@ -21,11 +21,21 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The second run starts a real Kubernetes cluster; the first time it builds the cluster's components (about 12 minutes).
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto -m "not kubernetes"
+	$(BIN)/python -m pytest -m kubernetes
 
 demo: setup
 	$(BIN)/python examples/mnist/demo.py
+
+experiment: setup
+	$(BIN)/python examples/mnist/data.py data/mnist
+	$(BIN)/python examples/mnist/experiment.py --data data/mnist
+
+chaos: setup
+	$(BIN)/python examples/mnist/data.py data/mnist
+	$(BIN)/python examples/mnist/chaos.py --data data/mnist
 
 bench: setup
 	$(BIN)/python bench/all.py

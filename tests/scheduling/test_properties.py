@@ -308,6 +308,51 @@ def test_a_gang_that_has_waited_too_long_is_passed_by_nobody(nodes: list[Node], 
             assert not set(start.placement.values()) & allowed
 
 
+COLOURS = ({}, {"colour": "red"}, {"colour": "blue"})
+
+
+@st.composite
+def particular_gangs(draw: st.DrawFn, name: str) -> Job:
+    """Gangs that care about who is beside them."""
+    replicas = draw(st.integers(1, 3))
+    return job(
+        name,
+        role(replicas, minimum=draw(st.one_of(st.none(), st.integers(1, replicas)))),
+        age=draw(st.integers(1, 99)),
+        labels=draw(st.sampled_from(COLOURS)),
+        apart=draw(st.sampled_from([None, "node", "rack"])),
+        near=draw(st.sampled_from([{}, *COLOURS])),
+        away=draw(st.sampled_from([{}, *COLOURS])),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(machines(), st.data())
+def test_replicas_lie_apart_and_nobody_runs_beside_whom_it_keeps_away_from(
+    nodes: list[Node], data: st.DataObject
+) -> None:
+    early = [data.draw(particular_gangs(f"early{i}")) for i in range(3)]
+    jobs = [*replay(nodes, early, ()), *(data.draw(particular_gangs(f"late{i}")) for i in range(3))]
+    decision = cycle(nodes, jobs)
+    racks = {each.name: each.topology["rack"] for each in nodes}
+    spots: dict[str, list[str]] = {each.id: [status.node for status in each.replicas] for each in jobs}
+    for start in decision.starts:
+        spots[start.job_id] = list(start.placement.values())
+    for grow in decision.grows:
+        spots[grow.job_id] += grow.added.values()
+    for each in jobs:
+        rule, mine = each.spec.placement, spots[each.id]
+        domains = [racks[spot] for spot in mine] if rule.apart == "rack" else mine
+        assert rule.apart is None or len(set(domains)) == len(domains)
+        others = [other for other in jobs if other is not each]
+        unwanted = [other for other in others if rule.away and rule.away.items() <= other.spec.labels.items()]
+        assert all(set(mine).isdisjoint(spots[other.id]) for other in unwanted)
+        wanted = [other for other in others if rule.near.items() <= other.spec.labels.items()]
+        beside = {spot for other in wanted for spot in spots[other.id]}
+        began = rule.near.items() <= each.spec.labels.items() and not set(mine) <= beside
+        assert not rule.near or set(mine) <= beside or began
+
+
 def test_phases_that_hold_nothing_do_not_matter() -> None:
     decision = cycle([node("n0")], [job("a", phase=phase) for phase in (Phase.COMPLETED,)])
     assert not decision.starts

@@ -45,6 +45,10 @@ class Controller:
         self._clock = clock
         self._policies = policies
         self._jobs: dict[JobId, Job] = {}
+        self._candidates: dict[JobId, Job] = {}
+        """Jobs that wait for machines or hold some: all that the scheduler needs to see."""
+        self._undecided: set[JobId] = set()
+        """Those of them that a decision could change by itself: they wait, or may grow and shrink."""
         self._inbox: deque[Event | Changed] = deque()
         self._metrics: list[Metric] = []
         self._awake = asyncio.Event()
@@ -255,13 +259,29 @@ class Controller:
                 self._agenda.wake(job.retry_at)
         else:
             self._explanations.pop(job.id, None)
+        self._note_candidate(job)
         self._agenda.note(job)
         if job.finished and not job.holding and not job.deleting and job.spec.policy.ttl_seconds is None:
             self._jobs.pop(job.id, None)
         else:
             self._jobs[job.id] = job
 
+    def _note_candidate(self, job: Job) -> None:
+        if not (job.placeable or job.holding):
+            self._forget_candidate(job.id)
+            return
+        self._candidates[job.id] = job
+        if job.placeable or any(role.elastic for role in job.spec.roles):
+            self._undecided.add(job.id)
+        else:
+            self._undecided.discard(job.id)
+
+    def _forget_candidate(self, job_id: JobId) -> None:
+        self._candidates.pop(job_id, None)
+        self._undecided.discard(job_id)
+
     def _drop(self, job_id: JobId) -> None:
+        self._forget_candidate(job_id)
         if self._jobs.pop(job_id, None) is not None:
             self._unscheduled = True
         self._explanations.pop(job_id, None)
@@ -271,8 +291,8 @@ class Controller:
 
     async def _schedule(self) -> None:
         self._unscheduled = False
-        jobs = [job for job in self._jobs.values() if job.placeable or job.holding]
-        if not jobs:
+        # What queues have used must be kept account of even while nobody waits, where it counts.
+        if not self._undecided and self._policies.usage_half_life_seconds is None:
             self._explanations = {}
             return
         nodes = self._nodes if self._nodes is not None else await self._engine.nodes()
@@ -281,6 +301,7 @@ class Controller:
             # Otherwise news came in meanwhile, perhaps of just these: the next cycle reads them again.
             self._nodes, self._queues = nodes, queues
         now = self._clock.now()
+        jobs = self._candidates.values()
         snapshot = take_snapshot(nodes=nodes, jobs=jobs, queues=queues, now=now, memory=self._memory)
         decision = decide(snapshot, self._policies)
         self._memory = decision.memory

@@ -145,6 +145,7 @@ class _Update:
         self._used = dict(old.used)
         self._draft = old.draft
         self._removed: dict[JobId, Held] = {}
+        self._starting: list[Held] = []
 
     def remove(self, job_id: JobId) -> None:
         """A job is gone, or is no longer what it was."""
@@ -164,17 +165,18 @@ class _Update:
             del self._removed[job.id]
             self._held[job.id] = _moved_on(before, job)
         else:
-            self._held[job.id] = Held(**_facts(job), demand=_demand(job, self._old), roles=(), amounts=NOTHING)
+            gang = Held(**_facts(job), demand=_demand(job, self._old), roles=(), amounts=NOTHING)
+            self._held[job.id] = gang
+            self._starting.append(gang)
 
     def done(self) -> Holdings:
         """Settle what was taken and given back, all of it in one step."""
-        starting = [gang for gang in self._held.values() if gang.amounts is NOTHING]
-        if self._removed or starting:
+        if self._removed or self._starting:
             self._draft = self._old.draft.copy()
             self._old.release(self._draft, [role for gang in self._removed.values() for role in gang.roles])
             for gang in self._removed.values():
                 self._book(gang, -1)
-            for gang in starting:
+            for gang in self._starting:
                 placed = self._held[gang.job.id] = _hold(self._old, self._draft, gang)
                 self._book(placed, 1)
             self._draft.commit()

@@ -39,7 +39,7 @@ class Neighbours:
         self._known: dict[object, tuple[Refusal, ...]] = {}
 
     def settle(self, gang: Waiting, layout: Layout) -> None:
-        """A gang has got its place."""
+        """A gang has got its place, or more of it."""
         if self._used:
             rows = tuple(row for seats in layout for row in seats.rows.tolist())
             self._places.append(_Place(gang.job.id, gang.job.spec.labels, gang.demand.away, rows))

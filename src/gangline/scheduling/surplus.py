@@ -106,6 +106,7 @@ class Surplus:
                 self._tree.book_seats(turn.leaf, need.row, list(seats.each()))
                 count -= int(seats.counts.sum())
                 own += seats.rows.tolist()
+                self._floor.neighbours.settle(turn.gang, (seats,))
                 yield seats
 
     def _elsewhere(self, demand: Demand, own: list[int]) -> Bools | None:
