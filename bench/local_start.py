@@ -1,9 +1,11 @@
 """How much longer 32 replicas take to start than one: to the last ReplicaStarted, and to the last program that runs.
 
-Run: python bench/local_start.py [ROUNDS]. The bar is a ratio of 1.5.
+Run: python bench/local_start.py [ROUNDS]. The bar is a ratio of 1.5. Beside it, what the machine itself needs to start
+so many bare processes: the part of it that no engine can save.
 """
 
 import asyncio
+import os
 import statistics
 import sys
 import tempfile
@@ -45,6 +47,25 @@ async def measure(
     return reported, max(spoken) - begin
 
 
+def bare(processes: int) -> float:
+    """Return seconds from the first start to the last first word, with nothing around the processes."""
+    reading, writing = os.pipe()
+    begin = time.perf_counter()
+    spoken = [(os.POSIX_SPAWN_DUP2, writing, 1)]
+    started = [
+        os.posix_spawn("/bin/sh", ["sh", "-c", "echo up"], os.environ, file_actions=spoken) for _ in range(processes)
+    ]
+    words = b""
+    while words.count(b"\n") < processes:
+        words += os.read(reading, 4096)
+    seconds = time.perf_counter() - begin
+    for process in started:
+        os.waitpid(process, 0)
+    os.close(reading)
+    os.close(writing)
+    return seconds
+
+
 async def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         engine = LocalEngine(Path(directory) / "engine", clock=WallClock())
@@ -59,6 +80,8 @@ async def main(rounds: int) -> None:
     for position, name in enumerate(("last ReplicaStarted", "last program's first word")):
         one, many = (statistics.median(sample[position] for sample in results[count]) for count in (1, MANY))
         print(f"{name:26} 1: {one * 1000:6.1f} ms   {MANY}: {many * 1000:6.1f} ms   ratio {many / one:.2f}")
+    one, many = (statistics.median(bare(count) for _ in range(rounds)) for count in (1, MANY))
+    print(f"{'bare processes':26} 1: {one * 1000:6.1f} ms   {MANY}: {many * 1000:6.1f} ms")
 
 
 asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 15))

@@ -11,6 +11,7 @@ import heapq
 import random
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,12 +26,13 @@ DAY = 86400.0
 FIRST_DAY, DAYS = 20, 60
 GPUS_PER_NODE = 4
 NODES = 50
-KEPT = 0.35
+KEPT = 0.25
 """The part of the trace's jobs that is drawn, so that a cluster of 200 GPUs is busy but not overrun."""
 SEED = 19
 BURSTS, BURST_JOBS, BURST_NODES = 200, 50, 15
-CREATION_SECONDS = 5.0
-"""Without gangs, a job's learners come to the scheduler one by one within this time of their job's submission."""
+CREATION_SECONDS = (1.0, 5.0, 20.0)
+"""Without gangs, a job's learners come to the scheduler one by one within this time of their job's submission. The
+longer it takes, the more jobs stand in each other's way."""
 
 
 def drawn(path: Path, per_replica: int) -> list[Arrival]:
@@ -106,7 +108,7 @@ class Learners:
 class OneByOne:
     """Places replica after replica wherever one fits, as a scheduler without gangs does; who has a place keeps it."""
 
-    def __init__(self, nodes: int, seed: int) -> None:
+    def __init__(self, nodes: int, seed: int, creation_seconds: float) -> None:
         self.free = [GPUS_PER_NODE] * nodes
         self.pending: list[Learners] = []
         self.held = 0
@@ -114,11 +116,12 @@ class OneByOne:
         self.deadlocked = 0
         self.placed = 0
         self._generator = random.Random(seed)
+        self._creation_seconds = creation_seconds
 
     def submit(self, jobs: Sequence[Learners]) -> None:
         """Jobs that come together are submitted one a second, and their learners line up as they are created."""
         line = [
-            (number + self._generator.uniform(0.0, CREATION_SECONDS), number, job)
+            (number + self._generator.uniform(0.0, self._creation_seconds), number, job)
             for number, job in enumerate(jobs)
             for _ in range(job.count)
         ]
@@ -158,32 +161,37 @@ def learners_of(arrival: Arrival) -> Learners:
 def bursts(path: Path, out: Path) -> None:
     """50 distributed jobs at once on 60 GPUs, many times over: what stands idle right afterwards?"""
     several = [arrival for arrival in drawn(path, 1) if 1 < gpus_of(arrival) <= 8]
-    without: list[tuple[float, float]] = []
-    gangs: list[tuple[float, float]] = []
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for number in range(BURSTS):
         chosen = random.Random(SEED + number).choices(several, k=BURST_JOBS)
-        baseline = OneByOne(BURST_NODES, SEED + number)
-        baseline.submit([learners_of(arrival) for arrival in chosen])
-        baseline.place()
-        total = BURST_NODES * GPUS_PER_NODE
-        without.append(((sum(baseline.free) + baseline.held) / total, baseline.deadlocked / baseline.placed))
-        gangs.append(burst_of_gangs(chosen, total))
+        for seconds in CREATION_SECONDS:
+            found[f"one by one within {seconds:g} s"].append(burst_one_by_one(chosen, SEED + number, seconds))
+        found["gangs"].append(burst_of_gangs(chosen, BURST_NODES * GPUS_PER_NODE))
     figure = new_figure()
     idle, deadlocked = figure.subplots(1, 2, sharey=True)
-    for name, found in (("one by one", without), ("gangs", gangs)):
+    for name, pairs in found.items():
         for axes, column, title in ((idle, 0, "GPUs that do nothing (%)"), (deadlocked, 1, "deadlocked learners (%)")):
-            values = sorted(100 * pair[column] for pair in found)
+            values = sorted(100 * pair[column] for pair in pairs)
             axes.step(values, [(i + 1) / len(values) for i in range(len(values))], where="post", label=name)
             axes.set(xlabel=title)
             axes.grid(visible=True, alpha=0.3)
+        idles, stuck = zip(*pairs, strict=True)
         print(
-            f"{name:>11}: idle GPUs mean {fmean(pair[0] for pair in found):.1%}, "
-            f"most {max(pair[0] for pair in found):.1%}; deadlocked learners mean "
-            f"{fmean(pair[1] for pair in found):.1%}, most {max(pair[1] for pair in found):.1%}"
+            f"{name:>24}: idle GPUs mean {fmean(idles):.1%}, most {max(idles):.1%}; "
+            f"deadlocked learners mean {fmean(stuck):.1%}, most {max(stuck):.1%}"
         )
     idle.set(ylabel=f"share of {BURSTS} bursts")
     deadlocked.legend()
     figure.savefig(out / "ffdl-gangs-burst.png", dpi=110)
+
+
+def burst_one_by_one(chosen: Sequence[Arrival], seed: int, creation_seconds: float) -> tuple[float, float]:
+    """The parts of the GPUs that do nothing and of the placed learners that wait for others of their gang."""
+    baseline = OneByOne(BURST_NODES, seed, creation_seconds)
+    baseline.submit([learners_of(arrival) for arrival in chosen])
+    baseline.place()
+    idle = sum(baseline.free) + baseline.held
+    return idle / (BURST_NODES * GPUS_PER_NODE), baseline.deadlocked / baseline.placed
 
 
 def burst_of_gangs(chosen: Sequence[Arrival], total: int) -> tuple[float, float]:
@@ -230,7 +238,7 @@ def sixty_days(path: Path, out: Path) -> None:
 
 def one_by_one_for_days(arrivals: Sequence[Arrival]) -> tuple[list[float], list[float], int]:
     """Run the baseline through the trace; returns both shares at every full hour, and how many jobs were done."""
-    baseline = OneByOne(NODES, SEED)
+    baseline = OneByOne(NODES, SEED, CREATION_SECONDS[1])
     coming = sorted(arrivals, key=lambda arrival: arrival.at)[::-1]
     ends: list[tuple[float, int, Learners]] = []
     idle: list[float] = []
