@@ -188,6 +188,25 @@ async def test_metrics_are_kept_and_watchers_hear_of_every_change() -> None:
     assert list(await world.store.metrics(JobId("job-1"))) == [metric]
 
 
+async def test_the_last_numbers_are_there_before_the_end_is_seen() -> None:
+    world = World()
+    await world.submit(make_job())
+    await world.started()
+    seen = []
+    keep = world.store.save
+
+    async def save(job: Job, records: object = ()) -> Job:
+        seen.append((job.phase, len(await world.store.metrics(job.id))))
+        return await keep(job, records)  # type: ignore[arg-type]
+
+    world.store.save = save  # type: ignore[method-assign]
+    job = await world.job()
+    metric = Metric(job_id=job.id, replica=WORKER, name="loss", value=0.5, step=1, at=Timestamp(START))
+    world.controller.hear(metric)
+    await world.tell(world.news(e.ReplicaExited, job, replica=WORKER, exit_code=0))
+    assert seen[0] == (Phase.COMPLETED, 1)
+
+
 class BalkingStore(MemoryStore):
     """Refuses to save as long as it is told to."""
 

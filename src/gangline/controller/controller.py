@@ -118,15 +118,25 @@ class Controller:
         while True:
             await asyncio.sleep(0)  # however busy, the service answers in between
             self._look_at_agenda()
-            if self._inbox:
+            if self._metrics:
+                await self._keep_metrics()
+            elif self._inbox:
                 await self._handle_inbox()
-            elif self._metrics:
-                metrics, self._metrics = self._metrics, []
-                await self._store.add_metrics(metrics)
             elif self._unscheduled:
                 await self._schedule()
             else:
                 return
+
+    async def _keep_metrics(self) -> None:
+        """Keep numbers before the news that came after them: whoever sees a job end can read its last ones.
+
+        What the store refuses is given up: numbers must not hold up the lives of jobs.
+        """
+        metrics, self._metrics = self._metrics, []
+        try:
+            await self._store.add_metrics(metrics)
+        except StorageError as error:
+            _log.warning("%d metrics could not be kept: %s", len(metrics), error)
 
     @property
     def next_moment(self) -> Timestamp | None:

@@ -81,8 +81,8 @@ def _plain(path: Path, limit: int | None) -> Workload:
 
 
 def _openb(path: Path, limit: int | None) -> Workload:
-    """Pods as jobs of one replica, on the nodes that are listed beside them."""
-    lists = sorted(path.parent.glob("openb_node_list_gpu_node.csv*"))
+    """Pods as jobs of one replica, on the nodes that are listed beside them, GPUs or not."""
+    lists = sorted(path.parent.glob("openb_node_list_*.csv*"))
     nodes = list(read_openb_nodes(lists[0])) if lists else parse_nodes("1523x4")
     return Workload(arrivals=list(islice(read_openb_jobs(path), limit)), nodes=nodes)
 

@@ -8,6 +8,8 @@ import msgspec
 from gangline.model import JobId, Metric, ReplicaId, Timestamp
 
 _READ_BYTES = 1 << 20
+_MOST_STEPS = 2**63 - 1
+"""What a database can count to; a larger step is no step."""
 
 
 class MetricLine(msgspec.Struct, frozen=True):
@@ -52,7 +54,7 @@ class MetricTail:
             found = msgspec.json.decode(line, type=MetricLine)
         except (msgspec.DecodeError, msgspec.ValidationError):
             return None
-        if found.value is None:
+        if found.value is None or (found.step is not None and abs(found.step) > _MOST_STEPS):
             return None
         return Metric(
             job_id=self._job_id,
