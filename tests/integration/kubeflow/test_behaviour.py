@@ -44,7 +44,7 @@ class Cast:
             lines = self.client.logs(self.name, role=role, index=int(index), attempt=attempt)
             return next((line.text.rpartition(" ")[2] for line in lines if line.text.startswith("listening")), None)
 
-        found = eventually(lambda: self.job.attempt >= attempt and address())
+        found = eventually(lambda: self.job.attempt >= attempt and address(), self.story)
         with urllib.request.urlopen(f"http://{found}{path}", timeout=10) as response:
             answer: dict[str, str] = json.loads(response.read())
         return answer
@@ -53,8 +53,17 @@ class Cast:
         self.ask(replica, f"/exit/{code}", attempt=attempt)
 
     def until(self, condition: Callable[[Job], object]) -> Job:
-        eventually(lambda: condition(self.job))
+        eventually(lambda: condition(self.job), self.story)
         return self.job
+
+    def story(self) -> str:
+        """What is known of the job, for whoever reads a failure."""
+        events = [
+            f"{record.at:.3f} {record.reason} {record.replica} {record.message}"
+            for record in self.client.events(self.name)
+        ]
+        output = [f"{line.attempt} {line.replica}: {line.text}" for line in self.client.logs(self.name)]
+        return "\n".join([f"{self.job.phase} {self.job.replicas}", *events, *output])
 
     def pods(self) -> dict[str, Any]:
         """What a client of the Kubernetes interface sees of the job's pods."""
@@ -70,10 +79,10 @@ class Cast:
             return {pod["metadata"]["name"]: pod for pod in json.loads(response.read())["items"]}
 
 
-def eventually(condition: Callable[[], Any]) -> Any:
+def eventually(condition: Callable[[], Any], story: Callable[[], str] = str) -> Any:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, f"it did not happen in time\n{story()}"
         PAUSE.wait(0.02)
     return found
 
