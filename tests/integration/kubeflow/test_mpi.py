@@ -34,4 +34,5 @@ def test_mpirun_finds_every_slot_of_every_worker(service: LocalService, version:
     ended = service.client.wait(job.id, phases=[Phase.COMPLETED, Phase.FAILED], timeout=120)
     lines = [line.text for line in service.client.logs(job.id, role="launcher")]
     assert ended.phase is Phase.COMPLETED, lines
-    assert sorted(lines) == [f"rank {rank} of 4" for rank in range(4)]
+    # mpirun may warn on its own account (on standard error) that a daemon was quicker than itself.
+    assert sorted(line for line in lines if line.startswith("rank")) == [f"rank {rank} of 4" for rank in range(4)]
