@@ -305,6 +305,10 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
+def make_room(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+
+
 async def test_a_replica_outlives_a_full_disk_and_its_exit_is_not_missed(tiny_disk: Path) -> None:
     async with LocalSubject.over(tiny_disk) as subject:
         gang = await gang_of(
@@ -318,7 +322,7 @@ async def test_a_replica_outlives_a_full_disk_and_its_exit_is_not_missed(tiny_di
 
         await eventually(has_written_all)
         # Room for all that may still be in the pipe: stamped, each of its short lines takes many times its size.
-        subprocess.run(["mount", "-o", "remount,size=64m", tiny_disk], check=True)
+        make_room(tiny_disk)
         (exited,) = await subject.news.wait_for(ReplicaExited)
         assert exited.exit_code == 5
         assert json.loads((subject.attempt() / "state.json").read_text())["replicas"][0]["exit_code"] == 5
