@@ -1,4 +1,4 @@
-"""How much longer 32 replicas take to start than one: to the last ReplicaStarted, and to the last program that runs.
+"""How much longer 32 replicas take to start than one: in the engine alone, and as a user sees it, from submission on.
 
 Run: python bench/local_start.py [ROUNDS]. The bar is a ratio of 1.5. Beside it, what the machine itself needs to start
 so many bare processes: the part of it that no engine can save.
@@ -12,10 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from gangline import Client
 from gangline.engines.interface import LogQuery
 from gangline.engines.local.engine import LocalEngine
 from gangline.lifecycle.events import GangStopped, ReplicaExited, ReplicaStarted
-from gangline.model import NodeName, Resources, Timestamp
+from gangline.model import NodeName, Phase, Resources, Timestamp
 from gangline.testing.builders import make_role, make_spec
 from gangline.testing.engine_suite import NewsReader, place
 
@@ -47,6 +48,21 @@ async def measure(
     return reported, max(spoken) - begin
 
 
+def as_jobs(rounds: int) -> dict[int, float]:
+    """Return seconds from a job's submission to its last start, through a whole service, for one and for many."""
+    samples: dict[int, list[float]] = {1: [], MANY: []}
+    with Client.embedded() as client:
+        for number in range(rounds):
+            for replicas, found in samples.items():
+                role = make_role(replicas=replicas, command=("sh", "-c", "echo up"), resources=RESOURCES)
+                job = client.submit(make_spec(f"start-{replicas}-{number}", roles=(role,)))
+                job = client.wait(job.name)
+                started = next(entry.at for entry in job.history if entry.phase is Phase.PROCESSING)
+                found.append(started - job.created_at)
+                client.delete(job.name)
+    return {replicas: statistics.median(found) for replicas, found in samples.items()}
+
+
 def bare(processes: int) -> float:
     """Return seconds from the first start to the last first word, with nothing around the processes."""
     reading, writing = os.pipe()
@@ -66,6 +82,10 @@ def bare(processes: int) -> float:
     return seconds
 
 
+def report(name: str, one: float, many: float) -> None:
+    print(f"{name:26} 1: {one * 1000:6.1f} ms   {MANY}: {many * 1000:6.1f} ms   ratio {many / one:.2f}")
+
+
 async def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         engine = LocalEngine(Path(directory) / "engine", clock=WallClock())
@@ -79,9 +99,11 @@ async def main(rounds: int) -> None:
         await engine.close()
     for position, name in enumerate(("last ReplicaStarted", "last program's first word")):
         one, many = (statistics.median(sample[position] for sample in results[count]) for count in (1, MANY))
-        print(f"{name:26} 1: {one * 1000:6.1f} ms   {MANY}: {many * 1000:6.1f} ms   ratio {many / one:.2f}")
+        report(name, one, many)
+    jobs = await asyncio.to_thread(as_jobs, rounds)
+    report("job, submit to last start", jobs[1], jobs[MANY])
     one, many = (statistics.median(bare(count) for _ in range(rounds)) for count in (1, MANY))
-    print(f"{'bare processes':26} 1: {one * 1000:6.1f} ms   {MANY}: {many * 1000:6.1f} ms")
+    report("bare processes", one, many)
 
 
 asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 15))
