@@ -30,7 +30,6 @@ from gangline.settings import Settings
 from gangline.storage.interface import Store
 
 _log = logging.getLogger(__name__)
-_STOP_SECONDS = 2.0
 
 
 class SystemClock:

@@ -15,8 +15,6 @@ from typing import Any
 from gangline.errors import InvalidInputError
 from gangline.model import Resources
 
-_MIB = 1024 * 1024
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -157,14 +155,11 @@ def _from_file(path: Path) -> dict[str, Any]:
     return {str(name): parse_setting(str(name), value, file=str(path)) for name, value in data.items()}
 
 
-_NOT_SETTINGS = frozenset({"GANGLINE_CONFIG", "GANGLINE_DEBUG", "GANGLINE_CONTEXT", "GANGLINE_SERVER"})
-
-
 def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     found = {}
     for name in NAMES:
         variable = f"GANGLINE_{name.upper()}"
-        if env.get(variable) and variable not in _NOT_SETTINGS and name != "sizes":
+        if env.get(variable) and name != "sizes":
             found[name] = parse_setting(name, env[variable], file=f"environment variable {variable}")
     return found
 

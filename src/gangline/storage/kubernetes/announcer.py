@@ -17,7 +17,6 @@ from gangline.storage.kubernetes.wire import Kept
 
 _log = logging.getLogger(__name__)
 _LONGEST_QUEUE = 1000
-_NOTHING = "NothingToDo"
 _WARNINGS = frozenset({Phase.FAILED, Phase.RESTARTING})
 
 
@@ -32,7 +31,7 @@ class Announcer:
     def announce(self, kept: Kept, records: Sequence[Record]) -> None:
         """Send the records that people care about; when too many wait, new ones are left out."""
         for record in records:
-            if record.replica is not None or record.reason == _NOTHING or self._waiting.full():
+            if record.replica is not None or self._waiting.full():
                 continue
             self._waiting.put_nowait(record_to_event(kept, record))
         if self._sending is None and not self._waiting.empty():
