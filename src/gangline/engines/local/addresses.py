@@ -3,6 +3,8 @@
 All of 127.0.0.0/8 is this machine. Each user has a block of their own; within it, an address is taken by holding an
 abstract socket name for it: the engine holds the claim, the keeper holds the address, the kernel lets go of either when
 its holder dies. Such names belong to the network namespace, exactly as the addresses do.
+
+Some frameworks listen on every address, whichever they were told. Their replicas get ports of their own as well.
 """
 
 import os
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from gangline.errors import EngineError
 
 _PROBES = 8
+_LAST_PORT = 0xFFFF
 
 
 class Addresses:
@@ -20,6 +23,7 @@ class Addresses:
     def __init__(self, user_id: int | None = None) -> None:
         self._block = 1 + (os.getuid() if user_id is None else user_id) % 253
         self._claims: dict[str, socket.socket] = {}
+        self._ports: dict[str, socket.socket] = {}
         self._candidates = self._walk()
 
     def take(self, port: int) -> str:
@@ -37,15 +41,27 @@ class Addresses:
             return address
         raise EngineError("every loopback address is taken")
 
+    def take_port(self, wanted: int, address: str) -> int:
+        """Return the first port from the wanted one on that is free on every address; it goes back with ``address``."""
+        for port in range(wanted, _LAST_PORT + 1):
+            if (claim := _bind(f"port/{port}")) is None:
+                continue
+            if _port_is_free("", port):
+                self._ports[address] = claim
+                return port
+            claim.close()
+        raise EngineError(f"no port from {wanted} on is free")
+
     def keep(self, address: str) -> None:
         """Claim an address that a gang of an earlier life of this engine holds."""
         if address not in self._claims and (claim := _bind(f"claim/{address}")) is not None:
             self._claims[address] = claim
 
     def release(self, address: str) -> None:
-        """Let go of an address."""
-        if claim := self._claims.pop(address, None):
-            claim.close()
+        """Let go of an address, and of the port that was taken with it."""
+        for claims in (self._claims, self._ports):
+            if claim := claims.pop(address, None):
+                claim.close()
 
     def close(self) -> None:
         """Let go of every claim; the keepers go on holding the addresses they use."""

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from gangline.dialects.frameworks import replica_environment
@@ -56,42 +57,59 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(lambda match: variables.get(match[1] or match[2], match[0]), text)
 
 
-def environment_of(
-    layout: Layout,
-    gang: Gang,
-    replica: GangReplica,
-    *,
-    token: str,
-    inherited: Mapping[str, str],
-    addresses: Mapping[ReplicaId, tuple[str, int]],
-    gpus: tuple[str, ...],
-) -> dict[str, str]:
-    """Return the whole environment of one replica."""
-    attempt = layout.attempt(gang.id)
-    scratch = attempt / "scratch" / str(replica.id)
-    environment = {name: value for name, value in inherited.items() if name in INHERITED or name.startswith("LC_")}
-    environment["PATH"] = _with_own_interpreter(environment.get("PATH") or "/usr/local/bin:/usr/bin:/bin")
-    environment |= job_directories(layout, gang)
-    environment |= {
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch / "tmp"),
-        "GANGLINE_JOB_ID": gang.id.job_id,
-        "GANGLINE_ATTEMPT": str(gang.id.attempt),
-        "GANGLINE_INCARNATION": str(replica.incarnation),
-        "GANGLINE_GRACE_SECONDS": f"{gang.spec.policy.grace_seconds:g}",
-        "GANGLINE_METRICS": str(layout.metrics(gang.id, str(replica.id))),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
-    }
-    environment |= replica_environment(
-        gang.spec,
-        replica.id,
-        addresses=addresses,
-        hostfile_path=str(attempt / "hostfile"),
-        remote_shell=str(attempt / "remote-shell"),
-    )
-    # Last, because it is how the replica's processes are found again: a user may not take it away by accident.
-    return environment | {MARKER: f"{token}:{replica.id}"}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangEnvironment:
+    """The environments of one gang's replicas. What they have in common is worked out once, not for each of many."""
+
+    layout: Layout
+    gang: Gang
+    token: str
+    addresses: Mapping[ReplicaId, tuple[str, int]]
+    shared: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        gang: Gang,
+        *,
+        token: str,
+        inherited: Mapping[str, str],
+        addresses: Mapping[ReplicaId, tuple[str, int]],
+    ) -> "GangEnvironment":
+        """Take over what replicas may see of the service's own environment, and add what all of the gang share."""
+        kept = {name: value for name, value in inherited.items() if name in INHERITED or name.startswith("LC_")}
+        shared = {
+            **kept,
+            "PATH": _with_own_interpreter(kept.get("PATH") or "/usr/local/bin:/usr/bin:/bin"),
+            **job_directories(layout, gang),
+            "GANGLINE_JOB_ID": gang.id.job_id,
+            "GANGLINE_ATTEMPT": str(gang.id.attempt),
+            "GANGLINE_GRACE_SECONDS": f"{gang.spec.policy.grace_seconds:g}",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        }
+        return cls(layout=layout, gang=gang, token=token, addresses=addresses, shared=shared)
+
+    def of_replica(self, replica: GangReplica, *, gpus: tuple[str, ...]) -> dict[str, str]:
+        """Return the whole environment of one replica."""
+        attempt = self.layout.attempt(self.gang.id)
+        scratch = f"{attempt}/scratch/{replica.id}"
+        own = {
+            "HOME": scratch,
+            "TMPDIR": f"{scratch}/tmp",
+            "GANGLINE_INCARNATION": str(replica.incarnation),
+            "GANGLINE_METRICS": str(self.layout.metrics(self.gang.id, str(replica.id))),
+            "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+        }
+        framework = replica_environment(
+            self.gang.spec,
+            replica.id,
+            addresses=self.addresses,
+            hostfile_path=f"{attempt}/hostfile",
+            remote_shell=f"{attempt}/remote-shell",
+        )
+        # Last, because it is how the replica's processes are found again: a user may not take it away by accident.
+        return {**self.shared, **own, **framework, MARKER: f"{self.token}:{replica.id}"}
 
 
 def _with_own_interpreter(path: str) -> str:

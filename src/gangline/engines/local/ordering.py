@@ -9,7 +9,7 @@ from gangline.dialects.frameworks import hostfile
 from gangline.engines.local.addresses import Addresses
 from gangline.engines.local.allocation import Allocation
 from gangline.engines.local.containers import surround
-from gangline.engines.local.environment import environment_of, expand, job_directories
+from gangline.engines.local.environment import GangEnvironment, expand, job_directories
 from gangline.engines.local.keeper.launch import MARKER
 from gangline.engines.local.layout import Layout
 from gangline.engines.local.machine import LocalNode
@@ -17,6 +17,8 @@ from gangline.engines.local.wire import Order, ReplicaOrder, write_order
 from gangline.errors import EngineError
 from gangline.model import DataMove, Framework, Gang, GangReplica, NodeName, ReplicaId, RoleName
 
+_LISTEN_EVERYWHERE = frozenset({Framework.TENSORFLOW, Framework.PYTORCH, Framework.JAX})
+"""Their servers listen on every address of the machine, so two replicas, or two jobs, cannot share a port."""
 _REMOTE_SHELL = """#!/bin/sh
 # Every host of the hostfile is this machine: run the command here, with a temporary directory per host, since the
 # daemons of one job would otherwise meet in one.
@@ -61,8 +63,9 @@ class OrderWriter:
         allocation = Allocation([*others, *kept.values()], offset=int(token, 16))
         given = {replica.id: self._give(gang, replica, kept, allocation, nodes) for replica in gang.replicas}
         addresses = self._addresses(gang, kept)
+        environments = GangEnvironment.of(self.layout, gang, token=token, inherited=os.environ, addresses=addresses)
         try:
-            replicas = [self._replica(gang, replica, token, addresses, given[replica.id]) for replica in gang.replicas]
+            replicas = [self._replica(environments, replica, given[replica.id]) for replica in gang.replicas]
         except (EngineError, OSError):
             for replica in gang.replicas:
                 if str(replica.id) not in kept:
@@ -75,11 +78,15 @@ class OrderWriter:
 
     def _addresses(self, gang: Gang, kept: Mapping[str, ReplicaOrder]) -> dict[ReplicaId, tuple[str, int]]:
         ports = {role.name: role.port for role in gang.spec.roles}
+        own_ports = gang.spec.framework in _LISTEN_EVERYWHERE
         addresses = {}
         for replica in gang.replicas:
             port = ports[replica.id.role]
             known = kept.get(str(replica.id))
-            addresses[replica.id] = (known.address if known else self.addresses.take(port), port)
+            address = known.address if known else self.addresses.take(port)
+            if own_ports:
+                port = _port_of(known) if known else self.addresses.take_port(port, address)
+            addresses[replica.id] = (address, port)
         return addresses
 
     def _give(
@@ -99,25 +106,13 @@ class OrderWriter:
         return allocation.choose(node, gang.spec.role(replica.id.role).resources)
 
     def _replica(
-        self,
-        gang: Gang,
-        replica: GangReplica,
-        token: str,
-        addresses: Mapping[ReplicaId, tuple[str, int]],
-        given: tuple[list[int], dict[str, int]],
+        self, environments: GangEnvironment, replica: GangReplica, given: tuple[list[int], dict[str, int]]
     ) -> ReplicaOrder:
-        role, address, (cpus, gpu_millis) = gang.spec.role(replica.id.role), addresses[replica.id][0], given
+        gang, address, (cpus, gpu_millis) = environments.gang, environments.addresses[replica.id][0], given
+        role = gang.spec.role(replica.id.role)
         if not role.command:
             raise NoCommandError(role.name)
-        environment = environment_of(
-            self.layout,
-            gang,
-            replica,
-            token=token,
-            inherited=os.environ,
-            addresses=addresses,
-            gpus=tuple(gpu_millis),
-        )
+        environment = environments.of_replica(replica, gpus=tuple(gpu_millis))
         around = surround(self.layout, gang, replica, environment, address=address)
         return ReplicaOrder(
             name=str(replica.id),
@@ -170,3 +165,7 @@ class OrderWriter:
 
 def _moves(moves: Iterable[DataMove], variables: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(expand(move.source, variables), expand(move.target, variables)) for move in moves]
+
+
+def _port_of(known: ReplicaOrder) -> int:
+    return int(known.environment["GANGLINE_ADDRESS"].rpartition(":")[2])
