@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
+from gangline.testing import debian
 
 _DEADLINE_SECONDS = 30.0
 _OPTIONS = {
@@ -40,10 +40,7 @@ def postgres_server() -> "PostgresServer":
     """
     programs = _programs()
     if programs is None:
-        sentence = "no PostgreSQL server here: install Debian's package 'postgresql', or put initdb on PATH"
-        if os.environ.get("CI") == "true":
-            pytest.fail(sentence)
-        pytest.skip(sentence)
+        debian.refuse("no PostgreSQL server here: install Debian's package 'postgresql', or put initdb on PATH")
     return _start(programs)
 
 
@@ -79,10 +76,7 @@ class PostgresServer:
 def _programs() -> Path | None:
     """Return the directory of initdb and postgres, installing them where that is allowed."""
     found = _installed()
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for arguments in (("update",), ("install", "--yes", "--no-install-recommends", "postgresql")):
-            subprocess.run(["apt-get", "--quiet", *arguments], env=environment, check=False)
+    if found is None and debian.install("postgresql"):
         found = _installed()
     return found
 
