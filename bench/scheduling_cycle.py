@@ -143,7 +143,7 @@ def full_cycle(baseline: float, busy: float, name: str) -> None:
     held = [running(job(f"x{i}", 1, full), [machines[i].name]) for i in range(int(10_000 * busy))]
     order = np.random.default_rng(1).integers(0, 50, 100_000).tolist()
     jobs = [*held, *(job(f"j{i}", 1, shapes[shape], created=i * 0.01) for i, shape in enumerate(order))]
-    timed(name, 1000, baseline, machines, jobs, lambda d: len(d.starts) + len(d.explanations) == 100_000, runs=2)
+    timed(name, 1000, baseline, machines, jobs, lambda d: len(d.starts) + len(d.explanations) == 100_000)
 
 
 def main() -> None:

@@ -33,6 +33,13 @@ def test_a_users_own_sizes_are_read_like_resources(tmp_path: Path) -> None:
     assert settings.sizes["huge"].gpus == 8
 
 
+def test_the_rules_of_the_scheduler_are_chosen_by_name(tmp_path: Path) -> None:
+    text = "scheduling: {pack: fragmentation, victim_cost: 'my.rules:Cheap', reclaim: false}"
+    settings = load(tmp_path, text)
+    assert settings.scheduling == {"pack": "fragmentation", "victim_cost": "my.rules:Cheap", "reclaim": False}
+    assert load(tmp_path).scheduling == {}
+
+
 @pytest.mark.parametrize(
     ("text", "want"),
     [
@@ -42,6 +49,7 @@ def test_a_users_own_sizes_are_read_like_resources(tmp_path: Path) -> None:
         pytest.param("[1]", "mapping of settings", id="not a mapping"),
         pytest.param("nodes: [", "not valid YAML", id="broken"),
         pytest.param("sizes: {huge: {cpus: 1}}", "sizes.huge", id="wrong size"),
+        pytest.param("scheduling: pack", "scheduling.*mapping of rules", id="scheduling is no mapping"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(tmp_path: Path, text: str, want: str) -> None:

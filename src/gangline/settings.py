@@ -31,6 +31,8 @@ class Settings:
     """A postgresql:// address; empty means the SQLite file in ``home``."""
     tenant: str = "default"
     """The tenant that commands act for unless they name another."""
+    context: str = ""
+    """The kubeconfig context whose cluster commands use instead of the local service; empty means the local one."""
     log_file_mib: int = 64
     """A replica's log file is rotated at this size."""
     log_files: int = 4
@@ -39,6 +41,8 @@ class Settings:
     """The largest code archive a job may ship."""
     kubernetes_port: int | None = None
     """The loopback port of the Kubernetes interface; unless set, a free one that is kept for the next start."""
+    scheduling: Mapping[str, object] = field(default_factory=dict)
+    """Rules and numbers of the scheduler by name, in place of the built-in choice; see docs/scheduling.md."""
     sizes: Mapping[str, Resources] = field(default_factory=dict)
     """The user's own T-shirt sizes, beside the built-in ones."""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -116,6 +120,13 @@ def parse_setting(name: str, raw: object, *, file: str | None = None) -> Any:
         )
     if name == "sizes":
         return _sizes(raw, file)
+    if name == "scheduling":
+        # What the names stand for is looked up by whoever schedules; most commands need not load any of it.
+        if not isinstance(raw, dict):
+            raise InvalidInputError(
+                f"{raw!r} does not fit", field=name, file=file, expected="a mapping of rules to names"
+            )
+        return {str(key): value for key, value in raw.items()}
     if name in ("nodes", "log_file_mib", "log_files", "code_limit_mib", "kubernetes_port"):
         return _whole_number(name, raw, file)
     if not isinstance(raw, str) or not raw:
@@ -159,7 +170,7 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     found = {}
     for name in NAMES:
         variable = f"GANGLINE_{name.upper()}"
-        if env.get(variable) and name != "sizes":
+        if env.get(variable) and name not in ("sizes", "scheduling"):
             found[name] = parse_setting(name, env[variable], file=f"environment variable {variable}")
     return found
 

@@ -69,6 +69,7 @@ def next_event(job: Job, at: Timestamp, draw: Draw) -> e.Event:
         lambda: e.GangShrunk(**plain, removed=_surplus(job), reason="room"),
         lambda: e.ScaleRequested(**plain, scale={RoleName(role.name): draw(st.integers(0, 5))}),
         lambda: e.BackoffElapsed(**plain),
+        lambda: e.CheckpointSaved(**plain),
         lambda: e.DeadlinePassed(**plain),
         lambda: e.CancelRequested(**plain) if draw(st.integers(0, 5)) == 0 else e.GangStopped(**news),
         lambda: e.DeleteRequested(**plain) if draw(st.integers(0, 5)) == 0 else e.GangStopped(**news),

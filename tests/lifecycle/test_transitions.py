@@ -9,6 +9,7 @@ from gangline.lifecycle import TRANSITIONS, FinishGang, ForgetJob, RunGang, Stop
 from gangline.lifecycle import events as e
 from gangline.lifecycle.invariants import InvariantError, check_invariants, check_step
 from gangline.model import (
+    Clean,
     DataMove,
     GangId,
     Job,
@@ -106,6 +107,7 @@ EVENTS: dict[str, e.Event] = {
     "evicted": e.GangEvicted(job_id=JobId("job-1"), at=Timestamp(START + 100), reason="room for other"),
     "deadline": e.DeadlinePassed(job_id=JobId("job-1"), at=Timestamp(START + 100)),
     "backoff": e.BackoffElapsed(job_id=JobId("job-1"), at=Timestamp(START + 100)),
+    "checkpoint": e.CheckpointSaved(job_id=JobId("job-1"), at=Timestamp(START + 100)),
     "download": e.DownloadStarted(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1),
     "started": e.ReplicaStarted(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, replica=worker()),
     "exit 0": e.ReplicaExited(
@@ -142,6 +144,7 @@ WANT: dict[str, str] = {
     "evicted":  ".        HALTING  HALTING HALTING .        . . . .      .       .        .",
     "deadline": ".        FAILED   FAILED  FAILED  .        . . . .      .       FAILED   FAILED",
     "backoff":  ".        .        .       .       .        . . . .      .       .        .",
+    "checkpoint": ".      .        .       .       .        . . . .      .       .        .",
     "download": ".        DOWNLOAD .       .       .        . . . .      .       .        .",
     "started":  ".        PROCESS  PROCESS .       .        . . . .      .       .        .",
     "exit 0":   ".        STORING  STORING STORING .        . . . .      .       .        .",
@@ -251,6 +254,20 @@ def test_when_the_last_unfinished_elastic_replica_is_lost_the_job_is_complete() 
     job = step(job, exited(job, worker(0), 0))
     lost = e.ReplicaLost(job_id=job.id, at=Timestamp(START + 2), attempt=1, replica=worker(1))
     assert step(job, lost).phase is P.COMPLETED
+
+
+def test_only_a_finished_job_may_leave_replicas_to_be_looked_at() -> None:
+    job = make_running_job(make_spec(roles=(make_role(),), policy=Policy(clean=Clean.RUNNING, max_attempts=2)))
+    again, done = step(job, exited(job, worker(), 1)), step(job, exited(job, worker(), 0))
+    gone = step(done, e.DeleteRequested(job_id=job.id, at=Timestamp(START + 5)))
+    orders = [standing(each)[0] for each in (again, done, gone)]
+    assert orders == [StopGang(job.gang_id, 30.0, clean) for clean in (Clean.ALL, Clean.RUNNING, Clean.ALL)]
+
+
+def test_a_role_may_have_its_own_rule_for_what_deserves_another_try() -> None:
+    spec = make_spec(roles=(make_role("chief", retry=Retry.SIGNALS), make_role("ps")), policy=Policy(max_attempts=2))
+    job = make_running_job(spec)
+    assert [step(job, exited(job, replica, 1)).phase for replica in (CHIEF, PS)] == [P.FAILED, P.RESTARTING]
 
 
 def test_a_replica_with_its_own_restart_comes_back_in_place_while_the_others_go_on() -> None:
@@ -395,3 +412,15 @@ def test_a_state_that_must_not_exist_is_named() -> None:
         check_invariants(replace(make_running_job(), holding=False))
     with pytest.raises(InvariantError, match="attempts are never taken back"):
         check_step(make_running_job(), make_job())
+
+
+def test_the_last_checkpoint_is_remembered_and_old_news_of_one_is_not() -> None:
+    def saved(after: float) -> e.CheckpointSaved:
+        return e.CheckpointSaved(job_id=JobId("job-1"), at=Timestamp(START + after))
+
+    job = step(make_running_job(), saved(100))
+    assert job.checkpoint_at == START + 100
+    assert step(job, saved(40), saved(101)) is job, "older, or too soon after to be worth a write"
+    assert step(job, saved(200)).checkpoint_at == START + 200
+    halting = step(job, e.GangEvicted(job_id=job.id, at=Timestamp(START + 300), reason="room"))
+    assert step(halting, saved(310)).checkpoint_at == START + 310, "saved on its way out"

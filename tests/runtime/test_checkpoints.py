@@ -133,3 +133,14 @@ def test_objects_are_refused_because_they_would_need_pickle(tmp_path: Path) -> N
 def test_at_least_one_checkpoint_is_kept(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="keep=0"):
         Checkpoints(tmp_path, keep=0)
+
+
+def test_a_saved_checkpoint_is_told_to_the_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = tmp_path / "metrics"
+    monkeypatch.setenv("GANGLINE_METRICS", str(metrics))
+    Checkpoints(tmp_path / "kept").save(7, writing("whole"))
+    with pytest.raises(ZeroDivisionError):
+        Checkpoints(tmp_path / "kept").save(8, lambda _: print(1 / 0))
+
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert [(line["name"], line["value"], line["step"]) for line in lines] == [("checkpoint", 7.0, 7)]

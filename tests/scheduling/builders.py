@@ -25,6 +25,7 @@ from gangline.model import (
     RoleName,
     RoleSpec,
     Taint,
+    Tenant,
     Timestamp,
 )
 from gangline.scheduling import DEFAULT_POLICIES, Constraint, Decision, Memory, Policies, decide, take_snapshot
@@ -123,8 +124,13 @@ def running(
     since: float = 3600.0,
     phase: Phase = Phase.PROCESSING,
     states: Mapping[int, ReplicaState] | None = None,
+    slots: Mapping[int, int] | None = None,
+    checkpoint: float | None = None,
 ) -> Job:
-    """The same job with its replicas on nodes: ``{"n0": 2}``, or per role ``{"worker": {"n0": 2}}``."""
+    """The same job with its replicas on nodes: ``{"n0": 2}``, or per role ``{"worker": {"n0": 2}}``.
+
+    ``slots`` says which GPU each index shares; ``checkpoint`` how many seconds ago it last saved its work.
+    """
     per_role: Mapping[str, Mapping[str, int]]
     per_role = on if any(isinstance(value, Mapping) for value in on.values()) else {waiting.spec.roles[0].name: on}  # type: ignore[assignment,dict-item]
     statuses = []
@@ -132,7 +138,9 @@ def running(
         spots = [spot for spot, count in places.items() for _ in range(count)]
         for index, spot in enumerate(spots):
             state = (states or {}).get(index, ReplicaState.RUNNING)
-            statuses.append(ReplicaStatus(id=ReplicaId(RoleName(name), index), node=NodeName(spot), state=state))
+            replica = ReplicaId(RoleName(name), index)
+            slot = (slots or {}).get(index)
+            statuses.append(ReplicaStatus(id=replica, node=NodeName(spot), state=state, gpu_slot=slot))
     at = Timestamp(NOW - since)
     history = (
         *waiting.history,
@@ -149,6 +157,7 @@ def running(
         holding=True,
         scale=waiting.scale,
         started_at=at,
+        checkpoint_at=None if checkpoint is None else Timestamp(NOW - checkpoint),
     )
 
 
@@ -160,6 +169,7 @@ def queue(
     guarantee: Mapping[str, float] | None = None,
     limit: Mapping[str, Any] | None = None,
     may_borrow: bool = True,
+    tenants: Sequence[str] = (),
 ) -> Queue:
     """A queue; amounts as ``{"gpus": 8}``. A limit leaves alone what it does not mention."""
     ceiling = None if limit is None else _amount(**{"gpus": 10**6, "cpus": 10**6, "memory": 10**9, **limit})
@@ -170,6 +180,7 @@ def queue(
         guarantee=_amount(**(guarantee or {})),
         limit=ceiling,
         may_borrow=may_borrow,
+        tenants=tuple(map(Tenant, tenants)),
     )
 
 

@@ -1,18 +1,21 @@
 """What one cycle leaves to the next, what it tells people, and which parts can be replaced."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gangline.errors import InvalidInputError
-from gangline.model import Job, JobId, Phase, PhaseEntry, Resources, Timestamp
-from gangline.scheduling import BUILT_IN, Constraint, Policies, decide, policies_from, take_snapshot
+from gangline.model import Job, JobId, Phase, PhaseEntry, Prefer, Queue, Resources, Timestamp
+from gangline.scheduling import BUILT_IN, Constraint, Excluded, Policies, decide, policies_from, take_snapshot
 from gangline.scheduling.draft import Draft, Need
+from gangline.scheduling.holdings import Held
 from gangline.scheduling.plugins.fragmentation import FragmentationGradient
+from gangline.scheduling.plugins.interface import Refusal
 from gangline.scheduling.plugins.orders import LeastAttained
 from gangline.scheduling.shapes import Shape
-from gangline.scheduling.table import WHOLE_GPUS, table_of
+from gangline.scheduling.table import WHOLE_GPUS, Floats, Ints, NodeTable, table_of
 from tests.scheduling.builders import NOW, cycle, job, node, nodes, queue, role, running, where
 
 
@@ -177,12 +180,72 @@ def test_settings_choose_plugins_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "want"),
-    [({"job_ordr": "x"}, "did you mean 'job_order'"), ({"pack": "spred"}, "did you mean 'spread'")],
-    ids=["setting", "plugin"],
+    [
+        pytest.param({"job_ordr": "x"}, "did you mean 'job_order'", id="setting"),
+        pytest.param({"pack": "spred"}, "did you mean 'spread'", id="plugin"),
+        pytest.param({"pack": "gangline.nowhere:Best"}, "scheduling.pack.*cannot be made", id="module"),
+        pytest.param({"pack": "gangline.errors:Best"}, "scheduling.pack.*cannot be made", id="class"),
+        pytest.param({"victim_cost": "pack"}, "scheduling.victim_cost.*'pack' cannot cost", id="wrong verb"),
+        pytest.param({"job_order": 5}, "scheduling.job_order.*no scheduling plugin '5'", id="no name"),
+        pytest.param({"filters": "gpu-type"}, "scheduling.filters.*a list of plugins", id="no list"),
+        pytest.param({"preemption": "no"}, "scheduling.preemption.*true or false", id="no flag"),
+        pytest.param({"patience_seconds": -1}, "scheduling.patience_seconds.*seconds", id="no number"),
+    ],
 )
-def test_a_misspelt_setting_is_refused_with_the_nearest_name(settings: dict[str, str], want: str) -> None:
+def test_a_wrong_setting_is_refused_by_name(settings: dict[str, object], want: str) -> None:
     with pytest.raises(InvalidInputError, match=want):
         policies_from(settings)
+
+
+class LargestFirst:
+    """Plugins as a user would write them, one verb each."""
+
+    def rank(self, job: Job, now: Timestamp) -> float:
+        return -job.spec.roles[0].replicas
+
+    def key(self, job: Job, now: Timestamp) -> tuple[float, ...]:
+        return ()
+
+
+class AlphabetBackwards:
+    def key(self, queue: Queue, share: float, *, below_guarantee: bool) -> tuple[float, ...]:
+        return (-ord(queue.name[0]),)
+
+
+class NotTheFirst:
+    def refuse(self, table: NodeTable, shape: Shape) -> Iterable[Refusal]:
+        yield Refusal("it is the first", np.arange(len(table)) == 0)
+
+
+class LastNode:
+    def score(self, draft: Draft, need: Need, rows: Ints) -> Floats:
+        return -rows.astype(np.float64)
+
+
+class Alphabetical:
+    def cost(self, gang: Held, now: Timestamp) -> float:
+        return float(ord(gang.job.name[0]))
+
+
+def test_every_rule_can_be_replaced_by_a_class_of_ones_own() -> None:
+    here = "tests.scheduling.test_cycles"
+    policies = policies_from({"job_order": f"{here}:LargestFirst"})
+    assert [str(each.job_id) for each in cycle(nodes(2), [job("a"), job("b", role(3))], policies=policies).starts] == [
+        "b",
+        "a",
+    ]
+    policies = policies_from({"queue_order": f"{here}:AlphabetBackwards"})
+    lines = cycle(nodes(2), [job("a", queue="x"), job("b", queue="y")], [queue("x"), queue("y")], policies)
+    assert [str(each.job_id) for each in lines.starts] == ["b", "a"]
+    policies = policies_from({"filters": [f"{here}:NotTheFirst"], "pack": f"{here}:LastNode"})
+    decision = cycle(nodes(3), [job("a"), job("b", role(24))], policies=policies)
+    assert where(decision.starts[0].placement) == {"n2": 1}
+    assert decision.explanations[JobId("b")].excluded[0] == Excluded("it is the first", 1)
+    policies = policies_from({"spread": f"{here}:LastNode"})
+    assert where(cycle(nodes(3), [job("a", prefer=Prefer.SPREAD)], policies=policies).starts[0].placement) == {"n2": 1}
+    policies = policies_from({"victim_cost": f"{here}:Alphabetical"})
+    held = [running(job(name, role(8), priority=1), {spot: 8}) for name, spot in (("y", "n0"), ("x", "n1"))]
+    assert [str(each.job_id) for each in cycle(nodes(2), [*held, job("a")], policies=policies).evictions] == ["x"]
 
 
 def test_fragmentation_keeps_whole_gpus_whole() -> None:

@@ -61,6 +61,22 @@ APART = [
         starts={"a": {"n0": 1, "n1": 1, "n2": 1}},
     ),
     Scenario(
+        "apart: roles that only fit in one arrangement of racks",
+        [
+            node("n0", gpus=4, topology={"rack": "r0"}),
+            node("n1", gpus=4, topology={"rack": "r1"}),
+            node("n2", gpus=2, topology={"rack": "r1"}),
+        ],
+        [job("a", role(1, name="chief", gpus=4), role(2, gpus=2), apart="rack")],
+        starts={"a": {"n0": 1, "n1": 1, "n2": 1}},
+    ),
+    Scenario(
+        "apart: roles for which no arrangement of racks exists",
+        nodes(4, racks=2, gpus=4),
+        [job("a", role(2, name="chief", gpus=4), role(3, gpus=2), apart="rack")],
+        waits={"a": TOO_LARGE},
+    ),
+    Scenario(
         "apart: surplus goes to other nodes",
         nodes(3),
         [job("a", role(5, minimum=2), apart="node")],

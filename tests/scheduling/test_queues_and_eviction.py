@@ -31,6 +31,27 @@ QUEUES = [
         waits={"j": Constraint.NOT_A_LEAF},
     ),
     Scenario(
+        "a queue for other tenants",
+        nodes(1),
+        [job("j", queue="a")],
+        [queue("a", tenants=["somebody"])],
+        waits={"j": Constraint.CLOSED_QUEUE},
+    ),
+    Scenario(
+        "a queue for the tenant below one for others",
+        nodes(1),
+        [job("j", queue="b")],
+        [queue("a", tenants=["somebody"]), queue("b", parent="a", tenants=["default"])],
+        waits={"j": Constraint.CLOSED_QUEUE},
+    ),
+    Scenario(
+        "a queue for the tenant among others",
+        nodes(1),
+        [job("j", queue="a")],
+        [queue("a", tenants=["somebody", "default"])],
+        starts={"j": 1},
+    ),
+    Scenario(
         "a parent that does not exist", nodes(1), [job("j", queue="b")], [queue("b", parent="x")], starts={"j": 1}
     ),
     Scenario(
@@ -93,7 +114,29 @@ QUEUES = [
         [node("n0", kind="h200")],
         [job("j", role(4), queue="a")],
         [queue("a", limit={"extended": {"gpu_millis.h200": 2000}})],
-        waits={"j": RESOURCES},
+        waits={"j": LIMIT},
+    ),
+    Scenario(
+        "a limit per GPU type counts what runs",
+        [node("n0", kind="h200")],
+        [running(job("x", role(2), queue="a"), {"n0": 2}), job("j", role(1), queue="a")],
+        [queue("a", limit={"extended": {"gpu_millis.h200": 2000}})],
+        waits={"j": LIMIT},
+    ),
+    Scenario(
+        "a gang at the limit of a GPU type does not hold up others",
+        [node("n0", kind="h200")],
+        [job("j", role(4), queue="a", age=9), job("k", role(8), queue="b")],
+        [queue("a", limit={"extended": {"gpu_millis.h200": 2000}}), queue("b")],
+        starts={"k": 8},
+        waits={"j": LIMIT},
+    ),
+    Scenario(
+        "a gang is not split over a type of which its queue has too little left",
+        [node("n0", kind="h200"), node("n1", gpus=2)],
+        [job("j", role(4), queue="a")],
+        [queue("a", limit={"extended": {"gpu_millis.h200": 2000}})],
+        waits={"j": LIMIT},
     ),
     Scenario(
         "a queue that may not borrow stops at its own share",
@@ -248,6 +291,28 @@ PREEMPTION = [
         [
             running(job("x", priority=10), {"n0": 1}, since=500),
             running(job("y", priority=10), {"n0": 1}, since=900),
+            job("j"),
+        ],
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "a gang that has just saved its work loses the least, however long it has run",
+        nodes(1, gpus=2),
+        [
+            running(job("x", priority=10), {"n0": 1}, since=500),
+            running(job("y", priority=10), {"n0": 1}, since=900, checkpoint=30),
+            job("j"),
+        ],
+        waits={"j": MAKING_ROOM},
+        evicts={"y": "j"},
+    ),
+    Scenario(
+        "a checkpoint of an earlier attempt saves nothing of this one",
+        nodes(1, gpus=2),
+        [
+            running(job("x", priority=10), {"n0": 1}, since=500),
+            running(job("y", priority=10), {"n0": 1}, since=900, checkpoint=5000),
             job("j"),
         ],
         waits={"j": MAKING_ROOM},

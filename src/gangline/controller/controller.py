@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from typing import NewType
 
 from gangline.controller.agenda import Agenda, due_events
@@ -20,8 +20,8 @@ from gangline.controller.lanes import Lanes
 from gangline.engines.interface import Engine, EngineEvent, NodesChanged
 from gangline.errors import InvalidTransitionError, NotFoundError, StaleVersionError, StorageError
 from gangline.lifecycle import Event, FinishGang, ForgetJob, Instruction, RunGang, StopGang, advance, standing
-from gangline.lifecycle.events import GangEvicted, GangGrown, GangPlaced, GangShrunk
-from gangline.model import Clock, Job, JobId, Metric, Node, Queue, Timestamp
+from gangline.lifecycle.events import CheckpointSaved, GangEvicted, GangGrown, GangPlaced, GangShrunk
+from gangline.model import CHECKPOINT_METRIC, Clock, Job, JobId, Metric, Node, Queue, Timestamp
 from gangline.scheduling import DEFAULT_POLICIES, Decision, Explanation, Memory, Policies, decide, take_snapshot
 from gangline.storage.interface import Store
 from gangline.storage.journal import records_between
@@ -116,7 +116,6 @@ class Controller:
     async def settle(self) -> None:
         """Handle everything that is known now, until nothing more follows from it."""
         while True:
-            await asyncio.sleep(0)  # however busy, the service answers in between
             self._look_at_agenda()
             if self._metrics:
                 await self._keep_metrics()
@@ -126,6 +125,7 @@ class Controller:
                 await self._schedule()
             else:
                 return
+            await asyncio.sleep(0)  # however busy, the service answers in between
 
     async def _keep_metrics(self) -> None:
         """Keep numbers before the news that came after them: whoever sees a job end can read its last ones.
@@ -147,6 +147,10 @@ class Controller:
         """Take news in; it is handled by the next ``settle``."""
         if isinstance(event, Metric):
             self._metrics.append(event)
+            if event.name == CHECKPOINT_METRIC and event.job_id in self._jobs:
+                # A machine whose clock is ahead must not make work safe that has not been done yet.
+                at = Timestamp(min(event.at, self._clock.now()))
+                self._inbox.append(CheckpointSaved(job_id=event.job_id, at=at))
         elif isinstance(event, NodesChanged):
             self._nodes = None
             self._unscheduled = True
@@ -191,9 +195,7 @@ class Controller:
         jobs = list(by_job)
         for start in range(0, len(jobs), _WRITES_AT_ONCE):
             batch = jobs[start : start + _WRITES_AT_ONCE]
-            outcomes = await asyncio.gather(
-                *(self._handle_job(job_id, by_job[job_id]) for job_id in batch), return_exceptions=True
-            )
+            outcomes = await _side_by_side([self._handle_job(job_id, by_job[job_id]) for job_id in batch])
             refused = self._sort_failures(dict(zip(batch, outcomes, strict=True)))
             if refused is not None:
                 unsaved = [
@@ -328,12 +330,23 @@ class Controller:
                 await self._engine.run(gang)
             case FinishGang(gang):
                 await self._engine.finish(gang)
-            case StopGang(gang_id, grace_seconds):
-                await self._engine.stop(gang_id, grace_seconds)
+            case StopGang(gang_id, grace_seconds, clean):
+                await self._engine.stop(gang_id, grace_seconds, clean=clean)
             case ForgetJob(job_id):
                 await self._engine.forget(job_id)
                 await self._store.remove(job_id)
                 self._drop(job_id)
+
+
+async def _side_by_side(works: Sequence[Coroutine[object, object, None]]) -> list[BaseException | None]:
+    """Do everything at once and return what each raised; a single piece of work needs no task of its own."""
+    if len(works) > 1:
+        return await asyncio.gather(*works, return_exceptions=True)
+    try:
+        await works[0]
+    except Exception as error:  # noqa: BLE001  # handed to the caller, as gather does
+        return [error]
+    return [None]
 
 
 def _footprint(job: Job) -> tuple[object, ...]:
@@ -348,6 +361,6 @@ def _decision_to_events(decision: Decision, at: Timestamp) -> Iterable[Event]:
     for shrink in decision.shrinks:
         yield GangShrunk(job_id=shrink.job_id, at=at, removed=shrink.removed, reason=shrink.reason)
     for start in decision.starts:
-        yield GangPlaced(job_id=start.job_id, at=at, placement=start.placement)
+        yield GangPlaced(job_id=start.job_id, at=at, placement=start.placement, gpu_slots=start.gpu_slots)
     for grow in decision.grows:
-        yield GangGrown(job_id=grow.job_id, at=at, added=grow.added)
+        yield GangGrown(job_id=grow.job_id, at=at, added=grow.added, gpu_slots=grow.gpu_slots)

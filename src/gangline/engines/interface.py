@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from gangline.lifecycle.events import GangEvent
-from gangline.model import Gang, GangId, JobId, Metric, Node, NodeName, ReplicaId, Resources, RoleName, Timestamp
+from gangline.model import Clean, Gang, GangId, JobId, Metric, Node, NodeName, ReplicaId, Resources, RoleName, Timestamp
 
 
 class Stream(StrEnum):
@@ -104,11 +104,12 @@ class Engine(Protocol):
         """Stop the replicas that still run, store the outputs, and report OutputsStored (or GangFailed)."""
         ...
 
-    async def stop(self, gang_id: GangId, grace_seconds: float) -> None:
+    async def stop(self, gang_id: GangId, grace_seconds: float, *, clean: Clean = Clean.ALL) -> None:
         """Ask every replica to end, kill what is left after the grace period, free everything, report GangStopped.
 
         A gang that is unknown or already gone is reported as stopped at once. A later call with a shorter grace
-        period shortens it.
+        period shortens it. ``clean`` other than ALL lets an engine whose replicas can be looked at after their end
+        leave those that have ended (and with LEAVE even those that run) until ``forget``.
         """
         ...
 

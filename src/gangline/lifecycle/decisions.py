@@ -19,14 +19,20 @@ def launch(job: Job, event: GangPlaced) -> Outcome:
     nodes = len(set(event.placement.values()))
     count = len(event.placement)
     message = f"{count} replica{'s' * (count != 1)} on {nodes} node{'s' * (nodes != 1)}"
-    moved = enter(job, Phase.STARTING, event, reason="GangPlaced", message=message)
     return act(
-        replace(
-            moved,
+        enter(
+            job,
+            Phase.STARTING,
+            event,
+            reason="GangPlaced",
+            message=message,
             attempt=job.attempt + 1,
             incarnations=0,
             holding=True,
-            replicas=tuple(ReplicaStatus(id=replica, node=node) for replica, node in event.placement.items()),
+            replicas=tuple(
+                ReplicaStatus(id=replica, node=node, gpu_slot=event.gpu_slots.get(replica))
+                for replica, node in event.placement.items()
+            ),
             started_at=job.started_at if job.started_at is not None else event.at,
             deadline_at=deadline_at,
             retry_at=None,
@@ -40,7 +46,7 @@ def grow(job: Job, event: GangGrown) -> Outcome:
     present = {status.id for status in job.replicas}
     incarnation = job.incarnations + 1
     added = tuple(
-        ReplicaStatus(id=replica, node=node, incarnation=incarnation)
+        ReplicaStatus(id=replica, node=node, incarnation=incarnation, gpu_slot=event.gpu_slots.get(replica))
         for replica, node in event.added.items()
         if replica not in present
     )
@@ -59,8 +65,7 @@ def shrink(job: Job, event: GangShrunk) -> Outcome:
 
 def evict(job: Job, event: GangEvicted) -> Outcome:
     """Halt with the checkpoint and queue again."""
-    moved = enter(job, Phase.HALTING, event, reason="Preempted", message=event.reason)
-    return act(replace(moved, requeue=True))
+    return act(enter(job, Phase.HALTING, event, reason="Preempted", message=event.reason, requeue=True))
 
 
 def overrun(job: Job, event: DeadlinePassed) -> Outcome:

@@ -6,7 +6,7 @@ for what it is.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gangline.model import JobId, NodeName, ReplicaId, RoleName, Timestamp
 
@@ -54,9 +54,10 @@ class DeleteRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangPlaced(Event):
-    """The scheduler gave the whole gang its nodes."""
+    """The scheduler gave the whole gang its nodes, and replicas that share a GPU their part of one."""
 
     placement: Mapping[ReplicaId, NodeName]
+    gpu_slots: Mapping[ReplicaId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,7 @@ class GangGrown(Event):
     """The scheduler gave a running gang more replicas."""
 
     added: Mapping[ReplicaId, NodeName]
+    gpu_slots: Mapping[ReplicaId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,11 @@ class ReplicaLost(GangEvent):
     replica: ReplicaId
     incarnation: int = 0
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSaved(Event):
+    """Training code says that it has saved its work: whatever happens now, it goes on from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gangline.model import ACTIVE_PHASES, Gang, GangId, Job, JobId, Phase
+from gangline.model import ACTIVE_PHASES, Clean, Gang, GangId, Job, JobId, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,11 @@ class FinishGang:
 
 @dataclass(frozen=True, slots=True)
 class StopGang:
-    """Stop every replica, gracefully at first, and free what they held."""
+    """Stop every replica, gracefully at first, and free what they held; ``clean`` says what stays to be looked at."""
 
     gang_id: GangId
     grace_seconds: float
+    clean: Clean = Clean.ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,9 @@ def standing(job: Job) -> tuple[Instruction, ...]:
             return (FinishGang(job.gang()),)
         if job.phase in ACTIVE_PHASES:
             return (RunGang(job.gang()),)
-        return (StopGang(job.gang_id, job.spec.policy.grace_seconds),)
+        # An attempt that another will follow leaves nothing behind, and neither does a job that is being deleted.
+        clean = job.spec.policy.clean if job.finished and not job.deleting else Clean.ALL
+        return (StopGang(job.gang_id, job.spec.policy.grace_seconds, clean),)
     if job.deleting:
         return (ForgetJob(job.id),)
     return ()

@@ -33,8 +33,11 @@ def act(job: Job) -> Outcome:
     return Outcome(job, standing(job))
 
 
-def enter(job: Job, phase: Phase, event: Event, *, reason: str, message: str = "") -> Job:
-    """Move to a phase. Time never runs backwards in a history, even if a machine's clock did."""
+def enter(job: Job, phase: Phase, event: Event, *, reason: str, message: str = "", **changes: object) -> Job:
+    """Move to a phase, with further fields of the job that change on the way.
+
+    Time never runs backwards in a history, even if a machine's clock did.
+    """
     at = Timestamp(max(event.at, job.history[-1].at))
     steps = [*_between(job.phase, phase), phase]
     entries = tuple(
@@ -47,13 +50,13 @@ def enter(job: Job, phase: Phase, event: Event, *, reason: str, message: str = "
         for step in steps
     )
     finished_at = at if phase in FINAL_PHASES else None
-    return replace(job, history=job.history + entries, finished_at=finished_at)
+    return replace(job, history=job.history + entries, finished_at=finished_at, **changes)  # type: ignore[arg-type]  # replace checks the names, and the callers are few
 
 
 def end(job: Job, phase: Phase, event: Event, *, reason: str, message: str, exit_code: int | None) -> Outcome:
     """Move to a final phase; whatever still runs is stopped."""
-    moved = enter(job, phase, event, reason=reason, message=message)
-    return act(replace(moved, exit_code=exit_code, requeue=False, retry_at=None))
+    changes = {"exit_code": exit_code, "requeue": False, "retry_at": None}
+    return act(enter(job, phase, event, reason=reason, message=message, **changes))
 
 
 def settle(job: Job, event: Event) -> Outcome:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gangline.lifecycle.events import (
     BackoffElapsed,
+    CheckpointSaved,
     DownloadStarted,
     GangEvent,
     GangFailed,
@@ -17,6 +18,9 @@ from gangline.lifecycle.events import (
 from gangline.lifecycle.outcome import Outcome, act, end, enter, ignore, settle, succeed
 from gangline.lifecycle.verdict import backoff_seconds, has_succeeded, may_retry, may_shrink, replica_backoff_seconds
 from gangline.model import Job, Phase, ReplicaId, ReplicaState, ReplicaStatus, Restart, Timestamp
+
+CHECKPOINT_RESOLUTION_SECONDS = 5.0
+"""Checkpoints that follow each other faster are one: nobody's decision depends on less, and each costs a write."""
 
 LOST_EXIT_CODE = 137
 """What a killed process would have returned: nobody knows the real one."""
@@ -35,6 +39,14 @@ def replica_started(job: Job, event: ReplicaStarted) -> Outcome:
     return Outcome(_ready(_with(job, replace(status, state=ReplicaState.RUNNING, started_at=event.at)), event))
 
 
+def checkpointed(job: Job, event: CheckpointSaved) -> Outcome:
+    """Work up to here is safe. Engines repeat old news, so only a later moment counts."""
+    known = job.checkpoint_at
+    if known is not None and event.at < known + CHECKPOINT_RESOLUTION_SECONDS:
+        return ignore(job, event)
+    return Outcome(replace(job, checkpoint_at=event.at))
+
+
 def replica_exited(job: Job, event: ReplicaExited) -> Outcome:
     """An exit may complete the job, restart the replica, restart the gang, fail the job, or mean nothing yet."""
     status = _speaks_of(job, event.replica, event.incarnation)
@@ -45,7 +57,7 @@ def replica_exited(job: Job, event: ReplicaExited) -> Outcome:
         return succeed(noted, event) if has_succeeded(noted) else Outcome(noted)
     message = f"{event.replica} exited with {event.exit_code}" + (f": {event.message}" if event.message else "")
     rule = job.spec.restart_of(event.replica.role)
-    if rule is Restart.NEVER or not may_retry(job.spec.policy.retry, event.exit_code):
+    if rule is Restart.NEVER or not may_retry(job.spec.retry_of(event.replica.role), event.exit_code):
         return end(noted, Phase.FAILED, event, reason="ReplicaFailed", message=message, exit_code=event.exit_code)
     if rule is Restart.REPLICA and job.replica_restarts < job.spec.policy.max_replica_restarts:
         return _back_off(noted, event)
@@ -103,12 +115,10 @@ def gang_vanished(job: Job, event: GangStopped) -> Outcome:
 
 def halted(job: Job, event: GangStopped) -> Outcome:
     """The gang is gone: rest, or queue again if it was only preempted."""
-    freed = replace(job, holding=False, requeue=False)
+    phase, reason, message = Phase.HALTED, "Halted", job.message
     if job.requeue:
-        return Outcome(
-            enter(freed, Phase.RESUMED, event, reason="Requeued", message="goes on from its last checkpoint")
-        )
-    return Outcome(enter(freed, Phase.HALTED, event, reason="Halted", message=job.message))
+        phase, reason, message = Phase.RESUMED, "Requeued", "goes on from its last checkpoint"
+    return Outcome(enter(job, phase, event, reason=reason, message=message, holding=False, requeue=False))
 
 
 def release(job: Job, event: GangStopped) -> Outcome:
@@ -127,7 +137,9 @@ def restart_due_replicas(job: Job, event: BackoffElapsed) -> Outcome:
     if not due:
         return ignore(job, event)
     replicas = tuple(
-        ReplicaStatus(id=status.id, node=status.node, incarnation=incarnation) if status.id in due else status
+        ReplicaStatus(id=status.id, node=status.node, incarnation=incarnation, gpu_slot=status.gpu_slot)
+        if status.id in due
+        else status
         for status in job.replicas
     )
     return act(replace(job, replicas=replicas, incarnations=incarnation))
@@ -155,7 +167,7 @@ def _retry_or_fail(job: Job, event: GangEvent, *, reason: str, message: str, exi
 
 def _restart(job: Job, event: GangEvent, *, reason: str, message: str, tries: int) -> Outcome:
     retry_at = Timestamp(event.at + backoff_seconds(job.spec.policy, tries))
-    return act(replace(enter(job, Phase.RESTARTING, event, reason=reason, message=message), retry_at=retry_at))
+    return act(enter(job, Phase.RESTARTING, event, reason=reason, message=message, retry_at=retry_at))
 
 
 def _ready(job: Job, event: GangEvent) -> Job:

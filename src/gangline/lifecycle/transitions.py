@@ -14,6 +14,7 @@ from gangline.lifecycle import decisions, progress, requests
 from gangline.lifecycle.events import (
     BackoffElapsed,
     CancelRequested,
+    CheckpointSaved,
     DeadlinePassed,
     DeleteRequested,
     DownloadStarted,
@@ -48,6 +49,7 @@ def _rows(handler: Handler, phases: Iterable[Phase], *events: type[Event]) -> di
 
 
 _NEWS = (
+    CheckpointSaved,
     DownloadStarted,
     ReplicaStarted,
     ReplicaExited,
@@ -81,6 +83,7 @@ TRANSITIONS: Mapping[tuple[Phase, type[Event]], Handler] = {
     **_rows(progress.restart_due_replicas, _LAUNCHED, BackoffElapsed),
     # What engines report.
     (Phase.STARTING, DownloadStarted): progress.download,
+    **_rows(progress.checkpointed, _LAUNCHED | {Phase.HALTING}, CheckpointSaved),
     **_rows(progress.replica_started, _LAUNCHED, ReplicaStarted),
     **_rows(progress.replica_exited, _LAUNCHED, ReplicaExited),
     **_rows(progress.note_exit, _ENDING, ReplicaExited),

@@ -17,12 +17,13 @@ from gangline.model.identity import (
     Tenant,
 )
 from gangline.model.job import Job, PhaseEntry, ReplicaState, ReplicaStatus
-from gangline.model.metric import Metric
+from gangline.model.metric import CHECKPOINT_METRIC, Metric
 from gangline.model.node import Node, Taint
 from gangline.model.phase import ACTIVE_PHASES, FINAL_PHASES, WAITING_PHASES, Phase
 from gangline.model.queue import Queue
 from gangline.model.resources import Resources
 from gangline.model.spec import (
+    Clean,
     DataMove,
     Framework,
     JobSpec,
@@ -38,10 +39,12 @@ from gangline.model.spec import (
 
 __all__ = [
     "ACTIVE_PHASES",
+    "CHECKPOINT_METRIC",
     "DEFAULT_QUEUE",
     "DEFAULT_TENANT",
     "FINAL_PHASES",
     "WAITING_PHASES",
+    "Clean",
     "Clock",
     "DataMove",
     "Framework",

@@ -23,12 +23,15 @@ class GangReplica:
 
     ``incarnation`` is 0 at first and higher with every start in place. ``started`` says that this incarnation has
     run already: an engine that no longer finds it reports it lost and never starts it a second time.
+    ``gpu_slot`` tells replicas apart that have a part of a GPU: on one node, equal numbers share a device and different
+    numbers do not.
     """
 
     id: ReplicaId
     node: NodeName
     incarnation: int = 0
     started: bool = False
+    gpu_slot: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

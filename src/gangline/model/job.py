@@ -36,6 +36,8 @@ class ReplicaStatus:
     exit_code: int | None = None
     message: str = ""
     retry_at: Timestamp | None = None
+    gpu_slot: int | None = None
+    """Which of its node's shared GPUs it has a part of; equal numbers on one node are one device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,7 @@ class Job:
     the next, so that no two starts of one replica are ever confused.
     ``scale`` is the wanted replica count per elastic role once a user has asked for one.
     ``history`` never loses an entry; its last one is the present phase.
+    ``checkpoint_at`` is when its training code last said that it had saved its work, in whichever attempt.
     """
 
     id: JobId
@@ -76,6 +79,7 @@ class Job:
     finished_at: Timestamp | None = None
     deadline_at: Timestamp | None = None
     retry_at: Timestamp | None = None
+    checkpoint_at: Timestamp | None = None
     exit_code: int | None = None
     requeue: bool = False
     """While HALTING: whether the job goes on by itself (preempted) or rests until its user resumes it (halted)."""
@@ -133,6 +137,7 @@ class Job:
                     node=status.node,
                     incarnation=status.incarnation,
                     started=status.state is not ReplicaState.PENDING,
+                    gpu_slot=status.gpu_slot,
                 )
                 for status in self.replicas
             ),

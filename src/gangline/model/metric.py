@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from gangline.model.clock import Timestamp
 from gangline.model.identity import JobId, ReplicaId
 
+CHECKPOINT_METRIC = "checkpoint"
+"""The name under which training code reports that it has saved its work."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:

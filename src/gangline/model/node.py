@@ -21,7 +21,8 @@ class Node:
     """One machine, or one logical part of it.
 
     ``capacity`` is what Gangline may hand out; ``foreign`` is what others already use of it. ``topology``
-    maps a level (for example island, rack, zone) to the domain the node belongs to.
+    maps a level (for example island, rack, zone) to the domain the node belongs to. ``shares_gpus`` says that several
+    replicas may have parts of one GPU; where it is false, whoever asks for a part gets a whole one.
     """
 
     name: NodeName
@@ -35,3 +36,4 @@ class Node:
     cordoned: bool = False
     pods: int = 110
     foreign_pods: int = 0
+    shares_gpus: bool = True

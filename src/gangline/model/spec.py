@@ -48,6 +48,18 @@ class Success(StrEnum):
     """Every replica of every role that is not a service role exited with 0."""
 
 
+class Clean(StrEnum):
+    """Which replicas of a finished job are removed, where an engine can keep them to be looked at."""
+
+    ALL = "all"
+    RUNNING = "running"
+    """Those that still run; what has ended stays."""
+    NONE = "none"
+    """None: those that still run are ended, and stay to be looked at."""
+    LEAVE = "leave"
+    """None, and those that still run go on and hold their machines."""
+
+
 class Prefer(StrEnum):
     """How replicas are laid over nodes when several layouts fit."""
 
@@ -115,6 +127,7 @@ class Policy:
     grace_seconds: float = 30.0
     expected_seconds: float | None = None
     preemptible: bool = True
+    clean: Clean = Clean.ALL
 
     def __post_init__(self) -> None:
         _at_least("policy.max_attempts", self.max_attempts, 1)
@@ -143,6 +156,7 @@ class RoleSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     resources: Resources = field(default_factory=lambda: Resources(cpu_millis=1000))
     restart: Restart | None = None
+    retry: Retry | None = None
     port: int = 2222
     pod_template_json: str | None = None
 
@@ -242,6 +256,10 @@ class JobSpec:
     def restart_of(self, role: RoleName) -> Restart:
         """What a failure of this role restarts: the role's own rule, else the job's."""
         return self.role(role).restart or self.policy.restart
+
+    def retry_of(self, role: RoleName) -> Retry:
+        """Which failures of this role deserve another try: the role's own rule, else the job's."""
+        return self.role(role).retry or self.policy.retry
 
 
 def _at_least(field_name: str, value: float, least: float) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline.runtime.errors import CorruptCheckpointError
+from gangline.runtime.metrics import report
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +51,8 @@ class Checkpoints:
     def save(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
         """Save one checkpoint: `write` is handed an empty directory and fills it.
 
-        When `write` raises, nothing is left behind and the error goes on to the caller.
+        When `write` raises, nothing is left behind and the error goes on to the caller. Inside a job, the metric
+        `checkpoint` tells the platform that work up to this step is safe.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         self._remove_unfinished()
@@ -65,6 +67,8 @@ class Checkpoints:
         final = self._directory / f"step-{step:012d}"
         self._publish(draft, final, step)
         self._remove_old()
+        # Whoever must choose whose work to interrupt should know what is safe.
+        report(step=step, checkpoint=step)
         return Checkpoint(step, final)
 
     def latest(self) -> Checkpoint | None:

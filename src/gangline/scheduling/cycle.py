@@ -13,10 +13,11 @@ from gangline.scheduling.decision import Decision, Start
 from gangline.scheduling.explanation import Constraint, Explanation
 from gangline.scheduling.forecast import ends_by
 from gangline.scheduling.holdings import Held, Waiting
+from gangline.scheduling.layout import Layout, placement_of, slots_of
 from gangline.scheduling.line import Line, Turn
 from gangline.scheduling.memory import Memory
 from gangline.scheduling.neighbours import both
-from gangline.scheduling.placement import Layout, Seats, Shortfall, placement_of
+from gangline.scheduling.placement import Shortfall
 from gangline.scheduling.policies import DEFAULT_POLICIES, Policies
 from gangline.scheduling.quota import Branch, QueueTree
 from gangline.scheduling.reasons import HOLDERS_SHOWN, Reasons
@@ -25,7 +26,7 @@ from gangline.scheduling.room import Room
 from gangline.scheduling.shapes import Demand
 from gangline.scheduling.snapshot import Snapshot
 from gangline.scheduling.surplus import Surplus, scale_down
-from gangline.scheduling.table import Bools, Ints
+from gangline.scheduling.table import GPU, Bools, Ints
 from gangline.scheduling.usage import remember_usage
 
 HOPELESS = frozenset({Constraint.NODES, Constraint.TOO_LARGE})
@@ -60,7 +61,7 @@ class _Cycle:
         self.room = Room(self.floor, self.tree)
         self.reasons = Reasons(self.floor)
         self.line = Line(self.tree, policies, snapshot.now)
-        self.layouts: dict[JobId, list[Seats]] = {}
+        self.layouts: dict[JobId, Layout] = {}
         self.explanations: dict[JobId, Explanation] = {}
         self.wake: list[Timestamp] = []
         self.usage: dict[QueueName, float] = {}
@@ -94,6 +95,9 @@ class _Cycle:
             nearest = self.tree.nearest(job.spec.queue)
             self.explanations[job.id] = Explanation(constraint=constraint, queue=job.spec.queue, nearest=nearest)
             return False
+        if not all(branch.queue.admits(job.spec.tenant) for branch in leaf.path):
+            self.explanations[job.id] = Explanation(constraint=Constraint.CLOSED_QUEUE, queue=job.spec.queue)
+            return False
         if job.retry_at is not None and job.retry_at > self.snapshot.now:
             self.wake.append(job.retry_at)
             self.explanations[job.id] = Explanation(constraint=Constraint.BACKING_OFF, predicted_start=job.retry_at)
@@ -109,9 +113,8 @@ class _Cycle:
     def serve(self) -> None:
         """Let the line pass."""
         for turn in self.line:
-            key = self._class(turn)
-            known = self._answers.get(key)
-            why = known or self._serve(turn, key)
+            known = self._answers.get(self._class(turn)) if self._answers else None
+            why = known or self._serve(turn)
             if why is not None:
                 self.explanations[turn.gang.job.id] = why
 
@@ -121,19 +124,24 @@ class _Cycle:
         in_time = at is not None and ends_by(turn.gang, self.snapshot.now, at)
         return (id(turn.gang.demand), id(turn.leaf), turn.rank, in_time, self.floor.neighbours.key(turn.gang))
 
-    def _serve(self, turn: Turn, key: tuple[object, ...]) -> Explanation | None:
+    def _serve(self, turn: Turn) -> Explanation | None:
         """Start a gang, or say why not."""
         amounts = self._need(turn.gang.demand)
-        over = self.tree.over_ceiling(turn.leaf, amounts)
-        allowed = both(self.tree.open_types(turn.leaf, int(amounts[2])), self.floor.neighbours.allowed(turn.gang))
+        over = self.tree.over_ceiling(turn.leaf, amounts) if self.tree.limited else None
+        suits = self.floor.neighbours.allowed(turn.gang)
+        typed = self.tree.open_types(turn.leaf, int(amounts[GPU])) if self.tree.typed else None
+        allowed = both(typed, suits)
         if over is not None:
             if self.room.in_queue(turn, amounts, allowed):
                 return Explanation(constraint=Constraint.MAKING_ROOM, queue=turn.leaf.queue.name)
-            why = self._answers[key] = self._over(*over)
+            why = self._answers[self._class(turn)] = self._over(*over)
             return why
         found = self.floor.place(turn.gang, allowed)
         if isinstance(found, Shortfall):
-            return self._wait(turn, found, key, allowed)
+            if typed is not None and self.floor.would_fit(turn.gang, suits):
+                why = self._answers[self._class(turn)] = self._over_type(turn, int(amounts[GPU]))
+                return why
+            return self._wait(turn, found, suits, typed)
         self._start(turn, found)
         return None
 
@@ -146,27 +154,39 @@ class _Cycle:
         self.floor.now.draft.commit()
         self.floor.neighbours.settle(turn.gang, layout)
         self.line.served(turn.leaf)
-        self.layouts[turn.gang.job.id] = list(layout)
+        self.layouts[turn.gang.job.id] = layout
 
-    def _wait(self, turn: Turn, short: Shortfall, key: tuple[object, ...], allowed: Bools | None) -> Explanation:
+    def _wait(self, turn: Turn, short: Shortfall, suits: Bools | None, typed: Bools | None) -> Explanation:
         """The gang does not fit now: others are stopped for it, or it is first in line, or it must wait."""
         why = self.reasons.short(turn.gang, short, behind=self.floor.first)
         if why.constraint not in HOPELESS:
-            if self.room.on_nodes(turn, allowed):
-                return replace(why, constraint=Constraint.MAKING_ROOM, predicted_start=self.floor.at)
+            if self.room.on_nodes(turn, both(suits, typed)):
+                givers = self.room.givers(turn.gang.job.id)[:HOLDERS_SHOWN]
+                return replace(why, constraint=Constraint.MAKING_ROOM, holders=givers, predicted_start=self.floor.at)
+            why = replace(why, holders=self.reasons.holders(short))
             if self.floor.first is None and self.policies.reservation:
-                at = self.floor.reserve(turn.gang)
+                at = self.floor.reserve(turn.gang, typed)
                 if at is not None:
                     return replace(why, predicted_start=at)
-        self._answers[key] = why
+        self._answers[self._class(turn)] = why
         return why
 
     def _over(self, branch: Branch, missing: dict[str, int]) -> Explanation:
         """The queue (or one above it) is at its ceiling."""
         owns_less = bool((branch.ceiling < self.measure.of_limit(branch.queue.limit)).any())
+        return self._held_back(Constraint.QUEUE_SHARE if owns_less else Constraint.QUEUE_LIMIT, branch, missing)
+
+    def _over_type(self, turn: Turn, gpu_millis: int) -> Explanation:
+        """It would fit, but only on GPUs of a type of which its queue (or one above it) may have no more."""
+        closed = list(self.tree.closed_types(turn.leaf, gpu_millis))
+        names = self.snapshot.table.gpu_type.names
+        missing = {f"gpu_millis.{names[number]}": short for _, number, short in reversed(closed)}
+        return self._held_back(Constraint.QUEUE_LIMIT, closed[0][0], missing)
+
+    def _held_back(self, constraint: Constraint, branch: Branch, missing: dict[str, int]) -> Explanation:
         holders = sorted(held.job.id for held in self.snapshot.held.values() if self._inside(held, branch))
         return Explanation(
-            constraint=Constraint.QUEUE_SHARE if owns_less else Constraint.QUEUE_LIMIT,
+            constraint=constraint,
             queue=branch.queue.name,
             missing=missing,
             holders=tuple(holders[:HOLDERS_SHOWN]),
@@ -187,7 +207,8 @@ class _Cycle:
         table = self.snapshot.table
         return Decision(
             starts=tuple(
-                Start(job_id=job_id, placement=placement_of(layout, table)) for job_id, layout in self.layouts.items()
+                Start(job_id=job_id, placement=placement_of(layout, table), gpu_slots=slots_of(layout))
+                for job_id, layout in self.layouts.items()
             ),
             grows=grows,
             shrinks=tuple(self.room.shrinks),
@@ -204,4 +225,5 @@ class _Cycle:
             usage=self.usage,
             usage_at=self.snapshot.now,
             holdings=self.snapshot.holdings,
+            needs=self.floor.needs,
         )

@@ -10,10 +10,11 @@ from gangline.scheduling.memory import Memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Launch a whole gang."""
+    """Launch a whole gang. ``gpu_slots`` says which GPU of its node each replica shares, of those that share one."""
 
     job_id: JobId
     placement: Mapping[ReplicaId, NodeName]
+    gpu_slots: Mapping[ReplicaId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class Grow:
 
     job_id: JobId
     added: Mapping[ReplicaId, NodeName]
+    gpu_slots: Mapping[ReplicaId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

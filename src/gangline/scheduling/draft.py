@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gangline.scheduling.devices import CLOSED, arrange
 from gangline.scheduling.shapes import GPU_MILLIS, Shape
 from gangline.scheduling.table import GPU, PODS, WHOLE_GPUS, Bools, Ints, NodeTable
-
-CLOSED = -1
-"""A slot of ``shared`` that stands for no GPU."""
 
 MANY = np.iinfo(np.int64).max // 2
 
@@ -57,7 +55,7 @@ class Draft:
         self.free = free
         self.shared = shared
         self.changed: list[int] = []
-        self._journal: list[tuple[Ints, Ints, Ints]] = []
+        self._journal: list[tuple[Ints | int, Ints, Ints]] = []
 
     @classmethod
     def empty(cls, table: NodeTable) -> "Draft":
@@ -77,25 +75,53 @@ class Draft:
             np.minimum(counts, free[:, column] // amount, out=counts)
         if need.part:
             shared = self.shared if rows is None else self.shared[rows]
-            counts = np.minimum(counts, part_counts(need, free[:, WHOLE_GPUS], shared, counts))
+            shares = self.table.shares_gpus if rows is None else self.table.shares_gpus[rows]
+            counts = np.minimum(counts, part_counts(need, free[:, WHOLE_GPUS], shared, shares, counts))
         np.maximum(counts, 0, out=counts)
         counts[~(need.allowed if rows is None else need.allowed[rows])] = 0
         return counts
 
     def take(self, need: Need, row: int, count: int = 1) -> tuple[int, ...]:
         """Occupy room for ``count`` replicas; returns the slot each one shares (none for whole GPUs)."""
-        self._remember(np.array([row]))
+        self._journal.append((row, self.free[row].copy(), self.shared[row].copy()))
+        self.changed.append(row)
         self.free[row] -= need.row if count == 1 else need.row * count
-        return tuple(self._open(row, need.part) for _ in range(count)) if need.part else ()
+        return tuple(self._open(row, self.part(need, row)) for _ in range(count)) if need.part else ()
 
-    def take_all(self, need: Need, rows: Ints, counts: Ints) -> None:
-        """Occupy room on many nodes at once."""
+    def part(self, need: Need, row: int) -> int:
+        """What a replica takes of a GPU on this node: all of it where GPUs are not shared."""
+        return need.part if self.table.shares_gpus[row] else GPU_MILLIS
+
+    def take_all(self, need: Need, rows: Ints, counts: Ints) -> tuple[int, ...]:
+        """Occupy room on many nodes at once; returns the slot each replica shares, node by node."""
         if need.part:
-            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
-                self.take(need, row, count)
-            return
+            pairs = zip(rows.tolist(), counts.tolist(), strict=True)
+            return tuple(slot for row, count in pairs for slot in self.take(need, row, count))
         self._remember(rows)
         self.free[rows] -= counts[:, None] * need.row
+        return ()
+
+    def take_together(self, needs: Sequence[Need], counts: Sequence[Ints]) -> list[tuple[int, ...]]:
+        """Occupy ``counts[i]`` of ``needs[i]`` on every node, arranged so that all parts of GPUs find their place.
+
+        Returns the slots of each need, node by node. They must be known to fit.
+        """
+        for need, each in zip(needs, counts, strict=True):
+            if not need.part:
+                rows = np.flatnonzero(each)
+                self.take_all(need, rows, each[rows])
+        shared = [number for number, need in enumerate(needs) if need.part]
+        slots: list[list[int]] = [[] for _ in needs]
+        for row in np.flatnonzero(sum((counts[number] for number in shared), np.zeros(len(self.free)))).tolist():
+            owners = [number for number in shared for _ in range(int(counts[number][row]))]
+            whole = sum(needs[number].shape.whole_gpus for number in owners)
+            parts = [self.part(needs[number], row) for number in owners]
+            found = arrange(self.shared[row].tolist(), int(self.free[row, WHOLE_GPUS]) - whole, parts)
+            assert found is not None
+            for number, slot in zip(owners, found, strict=True):
+                self.retake(needs[number], (row,), (slot,))
+                slots[number].append(slot)
+        return [tuple(each) for each in slots]
 
     def release(self, need: Need, rows: Sequence[int], slots: Sequence[int] = ()) -> None:
         """Give back what one replica on each of ``rows`` held; the reverse of ``take``."""
@@ -106,14 +132,22 @@ class Draft:
         np.add.at(self.free, where, need.row)
         if need.part:
             for row, slot in zip(rows, slots, strict=True):
-                self._close(row, slot, need.part)
+                self._close(row, slot, self.part(need, row))
 
-    def take_each(self, need: Need, rows: Sequence[int]) -> tuple[int, ...]:
-        """Occupy room for one replica on each of ``rows``; returns the slots they share."""
-        if need.part:
-            return tuple(slot for row in rows for slot in self.take(need, row))
-        self.retake(need, rows)
-        return ()
+    def take_each(self, need: Need, rows: Sequence[int], known: Sequence[int | None]) -> tuple[int, ...]:
+        """Occupy room for one replica on each of ``rows``, in the slots where they are known to be; returns those."""
+        if not need.part:
+            self.retake(need, rows)
+            return ()
+        return tuple(self._take_at(need, row, slot) for row, slot in zip(rows, known, strict=True))
+
+    def _take_at(self, need: Need, row: int, slot: int | None) -> int:
+        """A slot that nobody recorded, or that the node no longer has room in, is chosen as for a new replica."""
+        levels: list[int] = self.shared[row].tolist()
+        if slot is None or not 0 <= slot < len(levels) or CLOSED < levels[slot] < self.part(need, row):
+            return self.take(need, row)[0]
+        self.retake(need, (row,), (slot,))
+        return slot
 
     def release_many(self, rows: Ints, amounts: Ints) -> None:
         """Give back ``amounts[i]`` on ``rows[i]``; a row may occur often. For replicas that share no GPU."""
@@ -132,7 +166,7 @@ class Draft:
         np.subtract.at(self.free, where, need.row)
         if need.part:
             for row, slot in zip(rows, slots, strict=True):
-                self._reopen(row, slot, need.part)
+                self._reopen(row, slot, self.part(need, row))
 
     def narrow(self, other: "Draft", rows: Ints | None = None) -> None:
         """Keep of every row (of ``rows``) only what is free here and in the other draft too."""
@@ -152,7 +186,7 @@ class Draft:
             rows, free, shared = self._journal.pop()
             self.free[rows] = free
             self.shared[rows] = shared
-            self.changed.extend(rows.tolist())
+            self.changed.extend((rows,) if isinstance(rows, int) else rows.tolist())
 
     def commit(self) -> None:
         """Keep everything that was done; earlier marks are void."""
@@ -193,14 +227,14 @@ class Draft:
         self.shared[row, slot] -= part
 
 
-def part_counts(need: Need, whole_free: Ints, shared: Ints, ceiling: Ints) -> Ints:
+def part_counts(need: Need, whole_free: Ints, shared: Ints, shares: Bools, ceiling: Ints) -> Ints:
     """How many replicas the GPUs of each node could take when each needs a part of one.
 
     Each replica may need whole GPUs besides. Those come out of the same free GPUs, so the largest count is
     searched from one upwards; a node has few GPUs, so the search is short.
     """
     in_shared = (np.maximum(shared, 0) // need.part).sum(axis=1)
-    per_gpu = GPU_MILLIS // need.part
+    per_gpu = np.where(shares, GPU_MILLIS // need.part, 1)
     whole = need.shape.whole_gpus
     if not whole:
         return np.asarray(in_shared + whole_free * per_gpu)

@@ -16,6 +16,8 @@ class Constraint(StrEnum):
 
     UNKNOWN_QUEUE = "unknown-queue"
     NOT_A_LEAF = "not-a-leaf"
+    CLOSED_QUEUE = "closed-queue"
+    """The queue, or one above it, is for other tenants."""
     BACKING_OFF = "backing-off"
     QUEUE_LIMIT = "queue-limit"
     QUEUE_SHARE = "queue-share"
@@ -100,6 +102,7 @@ _REASONS: Mapping[Constraint, Callable[[Explanation], str]] = {
     Constraint.NOT_A_LEAF: lambda why: (
         f"Queue '{why.queue}' has queues below it and takes no jobs itself; use for example '{why.nearest}'."
     ),
+    Constraint.CLOSED_QUEUE: lambda why: f"Queue '{why.queue}' is not for this tenant; use one that admits it.",
     Constraint.BACKING_OFF: lambda why: "It failed and waits before its next attempt.",
     Constraint.QUEUE_LIMIT: lambda why: f"Queue '{why.queue}' is at its limit.",
     Constraint.QUEUE_SHARE: lambda why: f"Queue '{why.queue}' may not borrow and has used its own share.",

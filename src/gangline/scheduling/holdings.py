@@ -5,6 +5,7 @@ Records, free amounts and sums are carried from one snapshot to the next, so a c
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,14 @@ RESIZABLE_PHASES = frozenset({Phase.STARTING, Phase.DOWNLOADING, Phase.PROCESSIN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A gang that waits for machines. ``promise`` is the run time it has committed itself to, if any."""
+    """A gang that waits for machines. ``promise`` is the run time it has committed itself to, if any.
+
+    ``age`` orders gangs that nothing else does: by submission, then by id.
+    """
 
     job: Job
     demand: Demand
+    age: tuple[Timestamp, JobId]
     promise: float | None = None
 
 
@@ -123,7 +128,8 @@ def gather(table: NodeTable, jobs: Iterable[Job], previous: Holdings | None) -> 
     # Jobs that are known are kept alive, so that an object's id stands for it; comparing ids costs next to nothing.
     present = dict(zip(map(id, members), members, strict=True))
     gone = [old.known[number].id for number in old.known.keys() - present.keys()]
-    fresh = sorted((present[number] for number in present.keys() - old.known.keys()), key=lambda job: job.id)
+    # In the order of submission, which is close to the order of the line, so that sorting them there costs little.
+    fresh = sorted((present[number] for number in present.keys() - old.known.keys()), key=age_of)
     if not gone and not fresh:
         return old
     update = _Update(old, present)
@@ -132,6 +138,11 @@ def gather(table: NodeTable, jobs: Iterable[Job], previous: Holdings | None) -> 
     for job in fresh:
         update.add(job)
     return update.done()
+
+
+def age_of(job: Job) -> tuple[Timestamp, JobId]:
+    """Who came first: the time of submission, then the id."""
+    return (job.created_at, job.id)
 
 
 class _Update:
@@ -176,7 +187,8 @@ class _Update:
             self._old.release(self._draft, [role for gang in self._removed.values() for role in gang.roles])
             for gang in self._removed.values():
                 self._book(gang, -1)
-            for gang in self._starting:
+            # Those whose shared GPUs are on record come first, so that nobody else is thought to be there.
+            for gang in sorted(self._starting, key=_is_guess):
                 placed = self._held[gang.job.id] = _hold(self._old, self._draft, gang)
                 self._book(placed, 1)
             self._draft.commit()
@@ -206,6 +218,12 @@ def _occupies(job: Job) -> tuple[object, ...]:
     return tuple((status.id, status.node) for status in job.replicas if status.state in HOLDING_STATES)
 
 
+def _is_guess(gang: Held) -> bool:
+    """Whether nobody knows which GPU some replica shares: its record is from before that was kept."""
+    parts = {role.role for role in gang.demand.roles if role.shape.gpu_part}
+    return any(status.id.role in parts and status.gpu_slot is None for status in gang.job.replicas)
+
+
 def _facts(job: Job) -> dict[str, Any]:
     """What a record takes from its job alone."""
     phase = job.phase
@@ -233,26 +251,26 @@ def _demand(job: Job, old: Holdings) -> Demand:
 def _wait(job: Job, old: Holdings) -> Waiting:
     policy = job.spec.policy
     promises = [seconds for seconds in (policy.expected_seconds, policy.deadline_seconds) if seconds is not None]
-    return Waiting(job=job, demand=_demand(job, old), promise=min(promises, default=None))
+    return Waiting(job=job, demand=_demand(job, old), age=age_of(job), promise=min(promises, default=None))
 
 
 def _hold(holdings: Holdings, draft: Draft, gang: Held) -> Held:
     """Take what a gang occupies, and count it."""
     rows = draft.table.rows
-    by_role: dict[RoleName, list[tuple[int, int]]] = {role.role: [] for role in gang.demand.roles}
+    by_role: dict[RoleName, list[tuple[int, int, int | None]]] = {role.role: [] for role in gang.demand.roles}
     for status in gang.job.replicas:
         # A replica on a node that no longer exists occupies nothing.
         if status.state in HOLDING_STATES and status.node in rows:
-            by_role[status.id.role].append((status.id.index, rows[status.node]))
+            by_role[status.id.role].append((status.id.index, rows[status.node], status.gpu_slot))
     roles = []
     amounts = np.zeros(len(holdings.measure.names), dtype=np.int64)
     for role in gang.demand.roles:
-        pairs = sorted(by_role[role.role])
+        members = sorted(by_role[role.role], key=itemgetter(0))
         need = holdings.need(role.shape)
-        where = tuple(row for _, row in pairs)
-        slots = draft.take_each(need, where)
+        where = tuple(row for _, row, _ in members)
+        slots = draft.take_each(need, where, [slot for _, _, slot in members])
         amounts += holdings.measure.of_rows(need.row, where)
-        indexes = tuple(index for index, _ in pairs)
+        indexes = tuple(index for index, _, _ in members)
         roles.append(HeldRole(role=role.role, shape=role.shape, indexes=indexes, rows=where, slots=slots))
     return Held(**_facts(gang.job), demand=gang.demand, roles=tuple(roles), amounts=amounts)
 

@@ -1,7 +1,8 @@
 """The line of waiting gangs: nominated ones first, then the queues in turn, each in its own order."""
 
-from collections.abc import Iterable, Iterator
-from operator import itemgetter
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 from gangline.model import JobId, QueueName, Timestamp
@@ -26,7 +27,7 @@ class Line:
         self._policies = policies
         self._now = now
         self._gangs: dict[int, Iterator[Turn]] = {}
-        self._next: dict[int, Turn] = {}
+        self._served = False
         self._open: dict[int, int] = {}
         """For every branch, how many leaves at or below it still have somebody waiting."""
         self._keys: dict[int, tuple[object, ...]] = {}
@@ -35,46 +36,53 @@ class Line:
     def fill(self, gangs: Iterable[Waiting], nominated: Iterable[JobId] = ()) -> None:
         """Let everybody in; each must belong to a leaf of the tree."""
         owed = {job_id: number for number, job_id in enumerate(nominated)}
-        by_queue: dict[QueueName, list[tuple[tuple[object, ...], Turn]]] = {}
-        order, now, branches = self._policies.job_order, self._now, self._tree.branches
+        by_queue: dict[QueueName, dict[float, list[Waiting]]] = defaultdict(lambda: defaultdict(list))
+        rank, now = self._policies.job_order.rank, self._now
         for gang in gangs:
             job = gang.job
-            queue = job.spec.queue
-            turn = Turn(gang, branches[queue], order.rank(job, now))
             if job.id in owed:
-                self._nominated.append(turn)
+                self._nominated.append(Turn(gang, self._tree.branches[job.spec.queue], rank(job, now)))
             else:
-                key = (turn.rank, order.key(job, now), job.created_at, job.id)
-                by_queue.setdefault(queue, []).append((key, turn))
+                by_queue[job.spec.queue][rank(job, now)].append(gang)
         self._nominated.sort(key=lambda turn: owed[turn.gang.job.id])
-        for name, members in by_queue.items():
-            members.sort(key=itemgetter(0))
-            leaf = branches[name]
-            self._gangs[id(leaf)] = iter([turn for _, turn in members])
-            self._advance(leaf)
+        for name, ranks in by_queue.items():
+            leaf = self._tree.branches[name]
+            self._gangs[id(leaf)] = self._in_order(leaf, ranks)
             for branch in (*leaf.path, self._tree.root):
                 self._open[id(branch)] = self._open.get(id(branch), 0) + 1
+
+    def _in_order(self, leaf: Branch, ranks: Mapping[float, list[Waiting]]) -> Iterator[Turn]:
+        """The gangs of one queue. A hundred thousand may wait, so nothing is made for those nobody gets to."""
+        key, now = self._policies.job_order.key, self._now
+        for rank in sorted(ranks):
+            members = ranks[rank]
+            members.sort(key=_age)
+            members.sort(key=lambda gang: key(gang.job, now))
+            for gang in members:
+                yield Turn(gang, leaf, rank)
 
     def __iter__(self) -> Iterator[Turn]:
         yield from self._nominated
         while self._open.get(id(self._tree.root)):
             leaf = self._descend(self._tree.root)
-            turn = self._next.pop(id(leaf))
-            if not self._advance(leaf):
-                for branch in (*leaf.path, self._tree.root):
-                    self._open[id(branch)] -= 1
-            yield turn
+            self._served = False
+            for turn in self._gangs[id(leaf)]:
+                yield turn
+                # A queue goes on until it gets something: a refusal changes nobody's share.
+                if self._served:
+                    break
+            else:
+                self._close(leaf)
 
     def served(self, leaf: Branch) -> None:
         """A queue has got something: its share, and that of the queues above it, is no longer what it was."""
+        self._served = True
         for branch in leaf.path:
             self._keys.pop(id(branch), None)
 
-    def _advance(self, leaf: Branch) -> bool:
-        turn = next(self._gangs[id(leaf)], None)
-        if turn is not None:
-            self._next[id(leaf)] = turn
-        return turn is not None
+    def _close(self, leaf: Branch) -> None:
+        for branch in (*leaf.path, self._tree.root):
+            self._open[id(branch)] -= 1
 
     def _descend(self, branch: Branch) -> Branch:
         while branch.children:
@@ -93,3 +101,6 @@ class Line:
             known = (*self._policies.queue_order.key(branch.queue, share, below_guarantee=below), branch.queue.name)
             self._keys[id(branch)] = known
         return known
+
+
+_age = attrgetter("age")

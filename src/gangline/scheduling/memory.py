@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gangline.model import JobId, QueueName, Timestamp
 from gangline.scheduling.holdings import Holdings
+from gangline.scheduling.placement import Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Nominations in the order they are owed, decayed use per queue, and records to reuse.
+    """Nominations in the order they are owed, decayed use per queue, and records and shapes to reuse.
 
     ``usage`` is the dominant share of each queue, averaged over the past with ever less weight; ``usage_at`` is when
     it was last brought up to date.
@@ -30,3 +31,4 @@ class Memory:
     usage: Mapping[QueueName, float] = field(default_factory=dict)
     usage_at: Timestamp | None = None
     holdings: Holdings | None = None
+    needs: Needs | None = field(default=None, compare=False)

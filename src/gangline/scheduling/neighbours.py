@@ -11,7 +11,7 @@ import numpy as np
 
 from gangline.model import JobId
 from gangline.scheduling.holdings import Held, Waiting
-from gangline.scheduling.placement import Layout
+from gangline.scheduling.layout import Layout
 from gangline.scheduling.plugins.interface import Refusal
 from gangline.scheduling.shapes import Labels
 from gangline.scheduling.snapshot import Snapshot

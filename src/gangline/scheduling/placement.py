@@ -4,40 +4,24 @@ The cycle keeps one ``Placer`` per draft. Feasibility and scores are cached per 
 that changed. Several shapes that compete for the same nodes are solved exactly by ``joint`` when the quick way fails.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count as count_from
 
 import numpy as np
 
-from gangline.model import NodeName, ReplicaId, RoleName
 from gangline.scheduling.draft import Draft, Need
 from gangline.scheduling.joint import fit_together
-from gangline.scheduling.plugins.interface import Refusal, Score
+from gangline.scheduling.layout import ONE, Layout, Seats
+from gangline.scheduling.plugins.interface import NodeScore, Refusal, Score
 from gangline.scheduling.policies import Policies
+from gangline.scheduling.ranking import Ranking
 from gangline.scheduling.shapes import Demand, RoleDemand, Shape
 from gangline.scheduling.table import ABSENT, Bools, Floats, Ints, NodeTable
 
+SHAPES_KEPT = 10_000
 
-@dataclass(frozen=True, slots=True)
-class Seats:
-    """Where replicas of one role go: ``counts[i]`` of them on ``rows[i]``."""
-
-    role: RoleDemand
-    need: Need
-    rows: Ints
-    counts: Ints
-
-    def each(self) -> Iterator[int]:
-        """The row of every replica, in order."""
-        for row, count in zip(self.rows.tolist(), self.counts.tolist(), strict=True):
-            for _ in range(count):
-                yield row
-
-
-Layout = tuple[Seats, ...]
-
-ONE = np.ones(1, dtype=np.int64)
+WORTH_RANKING = 16
+"""Single replicas placed in one draft before it pays to keep its nodes in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +41,10 @@ class Needs:
         self._filters = policies.filters
         self._known: dict[Shape, tuple[Need, tuple[Refusal, ...]]] = {}
 
+    def serve(self, table: NodeTable, policies: Policies) -> bool:
+        """Whether they hold for this table and these filters, and are not so many that it is better to begin anew."""
+        return self.table is table and self._filters is policies.filters and len(self._known) < SHAPES_KEPT
+
     def of(self, shape: Shape) -> Need:
         """What the shape takes and where it may go."""
         return self._entry(shape)[0]
@@ -66,15 +54,16 @@ class Needs:
         return self._entry(shape)[1]
 
     def _entry(self, shape: Shape) -> tuple[Need, tuple[Refusal, ...]]:
-        if shape not in self._known:
+        known = self._known.get(shape)
+        if known is None:
             refusals = tuple(
                 refusal for each in self._filters for refusal in each.refuse(self.table, shape) if refusal.nodes.any()
             )
             allowed = np.ones(len(self.table), dtype=np.bool_)
             for refusal in refusals:
                 allowed &= ~refusal.nodes
-            self._known[shape] = (Need.of(self.table, shape, allowed), refusals)
-        return self._known[shape]
+            known = self._known[shape] = (Need.of(self.table, shape, allowed), refusals)
+        return known
 
 
 class _Cached:
@@ -107,11 +96,19 @@ class Placer:
         self._policies = policies
         self._cache: dict[tuple[int, bool], _Cached] = {}
         self._every_row = np.arange(len(draft.table), dtype=np.int64)
+        self._single: dict[int, tuple[Demand, RoleDemand, Need]] = {}
+        """Demands for a single replica that may go anywhere, by the identity of the object (which is kept with it)."""
+        self._singles = 0
+        self._ranking: Ranking | None = None
 
     def place(self, demand: Demand, allowed: Bools | None = None) -> Layout | Shortfall:
         """Take room for the least that the gang can live with. On a shortfall nothing is taken."""
-        if demand.plain and allowed is None:
-            return self._place_plain(demand.roles[0], demand)
+        if allowed is None:
+            single = self._single.get(id(demand))
+            if single is not None:
+                return self._place_single(*single[1:])
+            if demand.plain:
+                return self._place_plain(demand.roles[0], demand)
         worst: Shortfall | None = None
         for mask, level in self._options(demand, allowed):
             found = self._place_in(demand, mask)
@@ -127,14 +124,31 @@ class Placer:
     def _place_plain(self, role: RoleDemand, demand: Demand) -> Layout | Shortfall:
         """The same for one role that may go anywhere; a single replica needs no more than the best score."""
         need = self.needs.of(role.shape)
+        if role.least == 1 and demand.packed:
+            self._single[id(demand)] = (demand, role, need)
+            return self._place_single(role, need)
         known = self._cached(need, packed=demand.packed)
         if known.total < role.least:
             return Shortfall(role, known.total)
-        if role.least != 1:
-            return (self._seat(role, need, role.least, demand, None),) if role.least else ()
-        row = int(known.scores.argmin())
-        self.draft.take(need, row)
-        return (Seats(role, need, np.array([row]), ONE),)
+        return (self._seat(role, need, role.least, demand, None),) if role.least else ()
+
+    def _place_single(self, role: RoleDemand, need: Need) -> Layout | Shortfall:
+        row = self._best_row(need)
+        if row is None:
+            return Shortfall(role, 0)
+        slots = self.draft.take(need, row)
+        return (Seats(role, need, self._every_row[row : row + 1], ONE, slots),)
+
+    def _best_row(self, need: Need) -> int | None:
+        """Where to pack one replica; once there have been several, the nodes are kept in order for them."""
+        if self._ranking is not None and not need.part:
+            return self._ranking.best(need)
+        self._singles += 1
+        score = self._policies.pack
+        if self._singles == WORTH_RANKING and isinstance(score, NodeScore):
+            self._ranking = Ranking(self.draft, score, need)
+        known = self._cached(need, packed=True)
+        return int(known.scores.argmin()) if known.total else None
 
     def extend(self, role: RoleDemand, wanted: int, demand: Demand, allowed: Bools | None = None) -> Seats | None:
         """Take room for up to ``wanted`` further replicas of one role; None when not even one fits."""
@@ -200,18 +214,15 @@ class Placer:
         return tuple(sorted(layout, key=lambda seats: order[seats.role.role]))
 
     def _place_together(self, demand: Demand, roles: list[RoleDemand], allowed: Bools | None) -> Layout | None:
-        if demand.apart not in (None, "node"):
-            return None  # the search knows nodes, not domains: such gangs are placed role by role or not at all
         needs = [self.needs.of(role.shape) for role in roles]
-        most = None if demand.apart is None else 1
-        found = fit_together(self.draft, needs, [role.least for role in roles], allowed, most_per_node=most)
+        domains = None if demand.apart is None else self.draft.table.level(demand.apart).ids
+        found = fit_together(self.draft, needs, [role.least for role in roles], allowed, domains=domains)
         if found is None:
             return None
         layout = []
-        for role, need, counts in zip(roles, needs, found, strict=True):
+        for role, need, counts, slots in zip(roles, needs, found, self.draft.take_together(needs, found), strict=True):
             rows = np.flatnonzero(counts)
-            self.draft.take_all(need, rows, counts[rows])
-            layout.append(Seats(role, need, rows, counts[rows]))
+            layout.append(Seats(role, need, rows, counts[rows], slots))
         return tuple(layout)
 
     def _hardness(self, role: RoleDemand) -> tuple[float, ...]:
@@ -231,8 +242,8 @@ class Placer:
             rows, taken = pack(counts, scores, wanted)
         else:
             rows, taken = spread(counts, scores, wanted)
-        self.draft.take_all(need, rows, taken)
-        return Seats(role, need, rows, taken)
+        slots = self.draft.take_all(need, rows, taken)
+        return Seats(role, need, rows, taken, slots)
 
     def _masked(self, need: Need, demand: Demand, allowed: Bools | None) -> Ints:
         counts = self._cached(need, packed=demand.packed).counts
@@ -298,14 +309,3 @@ def spread(counts: Ints, scores: Floats, wanted: int) -> tuple[Ints, Ints]:
     taken[more] += 1
     used = taken > 0
     return order[used], taken[used]
-
-
-def placement_of(layout: Sequence[Seats], table: NodeTable) -> dict[ReplicaId, NodeName]:
-    """Number the replicas of a new gang: indexes 0..n-1 of each role, node by node."""
-    names = table.names
-    counters: dict[RoleName, Iterator[int]] = {}
-    return {
-        ReplicaId(seats.role.role, next(counters.setdefault(seats.role.role, count_from()))): names[row]
-        for seats in layout
-        for row in seats.each()
-    }

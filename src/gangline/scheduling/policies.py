@@ -4,7 +4,7 @@ Every rule is a plugin (see ``plugins.interface``). A name is one of ``BUILT_IN`
 rule of your own; the class is called without arguments.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from importlib import import_module
@@ -63,34 +63,63 @@ BUILT_IN: Mapping[str, type[Any]] = {
 """Every plugin that comes with Gangline, by the name that settings use."""
 
 
-def policies_from(settings: Mapping[str, Any]) -> Policies:
+VERBS: Mapping[str, tuple[str, ...]] = {
+    "job_order": ("rank", "key"),
+    "queue_order": ("key",),
+    "filters": ("refuse",),
+    "pack": ("score",),
+    "spread": ("score",),
+    "victim_cost": ("cost",),
+}
+"""The rules that settings may replace, and what a plugin must be able to do for each (see ``plugins.interface``)."""
+
+
+def policies_from(settings: Mapping[str, object]) -> Policies:
     """Build policies from plain settings: names for rules, a list of names for filters, else numbers and flags."""
     known = {each.name for each in fields(Policies)}
     chosen: dict[str, Any] = {}
     for name, value in settings.items():
         if name not in known:
-            raise InvalidInputError(
-                f"'{name}' is no scheduling setting",
-                field="scheduling",
-                expected=f"one of {', '.join(sorted(known))}",
-                suggestion=next(iter(get_close_matches(name, known, n=1)), None),
-            )
-        if name == "filters":
-            chosen[name] = tuple(_plugin(each) for each in value)
-        else:
-            chosen[name] = _plugin(value) if isinstance(value, str) else value
+            raise _refusal(name, f"'{name}' is no scheduling setting", f"one of {', '.join(sorted(known))}", known)
+        chosen[name] = _value(name, value)
     return Policies(**chosen)
 
 
-def _plugin(name: str) -> object:
+def _value(name: str, value: object) -> object:
+    if name == "filters":
+        if not isinstance(value, list | tuple):
+            raise _refusal(name, f"{value!r} is no list", "a list of plugins")
+        return tuple(_plugin(name, each) for each in value)
+    if name in VERBS:
+        return _plugin(name, value)
+    if isinstance(getattr(DEFAULT_POLICIES, name), bool):
+        if not isinstance(value, bool):
+            raise _refusal(name, f"{value!r} does not fit", "true or false")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise _refusal(name, f"{value!r} does not fit", "a number of seconds")
+    return float(value)
+
+
+def _plugin(setting: str, name: object) -> object:
+    expected = "a built-in name or package.module:Class"
     if name in BUILT_IN:
-        return BUILT_IN[name]()
-    module, _, attribute = name.partition(":")
-    if not attribute:
-        raise InvalidInputError(
-            f"there is no scheduling plugin '{name}'",
-            field="scheduling",
-            expected="a built-in name or package.module:Class",
-            suggestion=next(iter(get_close_matches(name, BUILT_IN, n=1)), None),
-        )
-    return getattr(import_module(module), attribute)()
+        plugin = BUILT_IN[str(name)]()
+    elif isinstance(name, str) and ":" in name:
+        module, _, attribute = name.partition(":")
+        try:
+            plugin = getattr(import_module(module), attribute)()
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            raise _refusal(setting, f"the plugin '{name}' cannot be made: {error}", expected) from error
+    else:
+        raise _refusal(setting, f"there is no scheduling plugin '{name}'", expected, BUILT_IN)
+    missing = [verb for verb in VERBS[setting] if not callable(getattr(plugin, verb, None))]
+    if missing:
+        raise _refusal(setting, f"the plugin '{name}' cannot {' and '.join(missing)}", f"a plugin for {setting}")
+    return plugin
+
+
+def _refusal(setting: str, message: str, expected: str, names: Iterable[str] = ()) -> InvalidInputError:
+    wrong = message.split("'")[1] if names else ""
+    nearest = next(iter(get_close_matches(wrong, list(names), n=1)), None)
+    return InvalidInputError(message, field=f"scheduling.{setting}", expected=expected, suggestion=nearest)

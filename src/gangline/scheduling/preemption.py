@@ -7,12 +7,14 @@ beneficiary has its place.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from gangline.scheduling.draft import MANY, Draft, Need
-from gangline.scheduling.holdings import Held, Holdings
-from gangline.scheduling.placement import Layout, Placer, Shortfall
+from gangline.scheduling.holdings import Held, HeldRole, Holdings
+from gangline.scheduling.layout import Layout, book
+from gangline.scheduling.placement import Placer, Shortfall
 from gangline.scheduling.shapes import Demand, RoleDemand
 from gangline.scheduling.table import GPU, Bools, Floats, Ints
 from gangline.scheduling.victims import Unit
@@ -151,8 +153,7 @@ class Attempt:
         """Whether every stopped gang could start at once beside the beneficiary."""
         mark = self._draft.mark()
         self._release(plan.units)
-        for seats in plan.layout:
-            self._draft.take_all(seats.need, seats.rows, seats.counts)
+        book(self._draft, plan.layout)
         fits = all(not isinstance(self._placer.place(unit.gang.demand), Shortfall) for unit in plan.units)
         self._draft.undo(mark)
         return fits
@@ -173,15 +174,12 @@ class _Offers:
 
 
 def _offers(draft: Draft, need: Need, units: Sequence[Unit], holdings: Holdings) -> _Offers:
-    rows: list[int] = []
-    owners: list[int] = []
-    vectors: list[Ints] = []
-    for number, unit in enumerate(units):
-        for role in unit.roles:
-            rows.extend(role.rows)
-            owners.extend([number] * len(role.rows))
-            vectors.extend([holdings.need(role.shape).row] * len(role.rows))
-    row, owner, vector = np.array(rows), np.array(owners), np.array(vectors)
+    roles = [role for unit in units for role in unit.roles]
+    lengths = [len(role.rows) for role in roles]
+    row = np.fromiter(chain.from_iterable(role.rows for role in roles), np.int64, sum(lengths))
+    numbers = np.repeat(np.arange(len(units)), [len(unit.roles) for unit in units])
+    owner = np.repeat(numbers, lengths)
+    vector = np.repeat(_vectors(roles, holdings), lengths, axis=0)
     order = np.lexsort((owner, row))
     row, owner, vector = row[order], owner[order], vector[order]
     weights = np.array([unit.weight for unit in units])[owner]
@@ -194,6 +192,14 @@ def _offers(draft: Draft, need: Need, units: Sequence[Unit], holdings: Holdings)
     costs -= _running_sum(np.where(again, weights, 0.0), first, group)
     gains = _count(need, draft.free[row] + freed) - _count(need, draft.free[row])
     return _Offers(row, owner, costs, np.where(need.allowed[row], gains, 0))
+
+
+def _vectors(roles: Sequence[HeldRole], holdings: Holdings) -> Ints:
+    """What one replica of each role occupies. Roles of the same demand share one shape, so few are looked up."""
+    shapes = {id(role.shape): role.shape for role in roles}
+    kinds = {known: kind for kind, known in enumerate(shapes)}
+    table = np.array([holdings.need(shape).row for shape in shapes.values()])
+    return np.asarray(table[[kinds[id(role.shape)] for role in roles]])
 
 
 def _running_sum(values: np.ndarray, first: Ints, group: Ints) -> np.ndarray:

@@ -35,6 +35,7 @@ class Branch:
         "leaving",
         "parent",
         "past",
+        "path",
         "queue",
         "used",
     )
@@ -52,16 +53,11 @@ class Branch:
         self.entitled: Ints = self.ceiling
         self.deserved: Ints = self.ceiling
         self.past = 0.0
+        self.path: tuple[Branch, ...] = ()
+        """This branch and everything above it, the root excluded."""
         if parent is not None:
             parent.children.append(self)
-
-    @property
-    def path(self) -> Iterator["Branch"]:
-        """This branch and everything above it, the root excluded."""
-        branch: Branch | None = self
-        while branch is not None and branch.parent is not None:
-            yield branch
-            branch = branch.parent
+            self.path = (self, *parent.path)
 
 
 class QueueTree:
@@ -187,15 +183,20 @@ class QueueTree:
 
     def open_types(self, leaf: Branch, gpu_millis: int) -> Bools | None:
         """Nodes whose GPU type every queue on the path has this much left of; None when all are open."""
-        if not self.typed:
-            return None
         mask: Bools | None = None
-        types = self.measure.gpu_types
-        for branch in leaf.path:
-            left = (branch.ceiling - branch.used)[self.measure.typed]
-            for number in np.flatnonzero(left < gpu_millis).tolist():
-                mask = (types != number) if mask is None else mask & (types != number)
+        for _, number, _ in self.closed_types(leaf, gpu_millis):
+            others = self.measure.gpu_types != number
+            mask = others if mask is None else mask & others
         return mask
+
+    def closed_types(self, leaf: Branch, gpu_millis: int) -> Iterator[tuple[Branch, int, int]]:
+        """Queues on the path that have less than this left of a GPU type: which queue, which type, how much less."""
+        if not self.typed:
+            return
+        for branch in leaf.path:
+            short = gpu_millis - (branch.ceiling - branch.used)[self.measure.typed]
+            for number in np.flatnonzero(short > 0).tolist():
+                yield branch, number, int(short[number])
 
 
 def water_fill(available: Ints, branches: Sequence[Branch], demands: Sequence[Ints]) -> list[Ints]:

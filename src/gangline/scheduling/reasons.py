@@ -26,7 +26,7 @@ class Reasons:
         self._empty: Placer | None = None
 
     def short(self, gang: Waiting, short: Shortfall, *, behind: JobId | None = None) -> Explanation:
-        """Why this gang did not get a place."""
+        """Why this gang did not get a place; ``holders`` says who is in its way."""
         demand = gang.demand
         need = self._floor.needs.of(short.role.shape)
         unsuited = self._floor.neighbours.refusals(gang)
@@ -42,7 +42,6 @@ class Reasons:
             possible=short.possible,
             missing=self._missing(demand, need.allowed),
             level=short.level or demand.within,
-            holders=self._holders(need.allowed),
             behind=behind if constraint is Constraint.RESERVATION else None,
             helps=tuple(self._helps(demand, short)),
         )
@@ -112,7 +111,9 @@ class Reasons:
                 missing[name] = amount - there
         return missing
 
-    def _holders(self, allowed: Bools) -> tuple[JobId, ...]:
+    def holders(self, short: Shortfall) -> tuple[JobId, ...]:
+        """Who occupies nodes that the gang could use, those that end first first."""
+        allowed = self._floor.needs.of(short.role.shape).allowed
         found: list[JobId] = []
         for gang in self._floor.by_end():
             if len(found) == HOLDERS_SHOWN:

@@ -14,8 +14,9 @@ from gangline.model import JobId, Timestamp
 from gangline.scheduling.draft import Draft
 from gangline.scheduling.forecast import ends_by, expected_end, waiting_since
 from gangline.scheduling.holdings import Held, Waiting
-from gangline.scheduling.neighbours import Neighbours
-from gangline.scheduling.placement import Layout, Needs, Placer, Seats, Shortfall
+from gangline.scheduling.layout import Layout, Seats, book
+from gangline.scheduling.neighbours import Neighbours, both
+from gangline.scheduling.placement import Needs, Placer, Shortfall
 from gangline.scheduling.policies import Policies
 from gangline.scheduling.shapes import Demand, RoleDemand
 from gangline.scheduling.snapshot import Snapshot
@@ -28,7 +29,8 @@ class Floor:
     def __init__(self, snapshot: Snapshot, policies: Policies) -> None:
         self.snapshot = snapshot
         self.policies = policies
-        self.needs = Needs(snapshot.table, policies)
+        known = snapshot.memory.needs
+        self.needs = known if known and known.serve(snapshot.table, policies) else Needs(snapshot.table, policies)
         self.now = Placer(snapshot.draft(), self.needs, policies)
         self.neighbours = Neighbours(snapshot)
         self.first: JobId | None = None
@@ -47,16 +49,15 @@ class Floor:
         allowed = self.still_open(allowed)
         in_time = self.at is not None and ends_by(gang, self.snapshot.now, self.at)
         found = (self.now if in_time else self._both).place(gang.demand, allowed)
-        if not isinstance(found, Shortfall):
-            for seats in found:
-                self._settle(seats, now=not in_time, later=not in_time)
-        return found
+        if isinstance(found, Shortfall):
+            return found
+        return self._settle(found, in_time=in_time)
 
     def extend(self, role: RoleDemand, count: int, demand: Demand, allowed: Bools | None = None) -> Seats | None:
         """Give a gang up to ``count`` more replicas of a role out of what nobody waits for."""
         seats = (self._both or self.now).extend(role, count, demand, self.still_open(allowed))
         if seats is not None and self._both is not None:
-            self._settle(seats, now=True, later=True)
+            return self._settle((seats,), in_time=False)[0]
         return seats
 
     def still_open(self, allowed: Bools | None) -> Bools | None:
@@ -83,30 +84,38 @@ class Floor:
         fresh = [held for held in leaving if held.job.id not in self._gone]
         self._release(later, fresh)
         self._gone |= {held.job.id for held in fresh}
-        for seats in layout:
-            later.take_all(seats.need, seats.rows, seats.counts)
+        book(later, layout)
         self._refresh()
 
-    def reserve(self, gang: Waiting) -> Timestamp | None:
+    def would_fit(self, gang: Waiting, allowed: Bools | None) -> bool:
+        """Whether a gang would get a place if it might use these nodes."""
+        placer = self._both or self.now
+        mark = placer.draft.mark()
+        found = placer.place(gang.demand, self.still_open(allowed))
+        placer.draft.undo(mark)
+        return not isinstance(found, Shortfall)
+
+    def reserve(self, gang: Waiting, typed: Bools | None = None) -> Timestamp | None:
         """Find out when the first gang in line will fit, and keep that place; None when it never will.
 
-        The search doubles its reach before it halves it: the gang usually fits long before everybody is gone.
+        ``typed`` has the nodes whose GPU type its queue may use. The search doubles its reach before it halves it: the
+        gang usually fits long before everybody is gone.
         """
         leaving = self.by_end()
         low, high = 0, 1
-        while isinstance(self._place_after(leaving[:high], gang)[1], Shortfall):
+        while isinstance(self._place_after(leaving[:high], gang, typed)[1], Shortfall):
             if high >= len(leaving):
                 return None
             low, high = high + 1, min(2 * high, len(leaving))
         high = min(high, len(leaving))
         while low < high:
             middle = (low + high) // 2
-            if isinstance(self._place_after(leaving[:middle], gang)[1], Shortfall):
+            if isinstance(self._place_after(leaving[:middle], gang, typed)[1], Shortfall):
                 low = middle + 1
             else:
                 high = middle
         at = self._end(leaving[high - 1]) if high else self.snapshot.now
-        draft, _ = self._place_after(leaving[:high], gang)
+        draft, _ = self._place_after(leaving[:high], gang, typed)
         self._open(gang, draft, at)
         self._gone = {held.job.id for held in leaving[:high]}
         self._refresh()
@@ -128,12 +137,14 @@ class Floor:
     def _end(self, held: Held) -> Timestamp:
         return expected_end(held, self.snapshot.now)
 
-    def _place_after(self, gone: Sequence[Held], gang: Waiting) -> tuple[Draft, Layout | Shortfall]:
+    def _place_after(
+        self, gone: Sequence[Held], gang: Waiting, typed: Bools | None
+    ) -> tuple[Draft, Layout | Shortfall]:
         """What is free once some are gone and the gang, if it fits then, has its place."""
         draft = self.now.draft.copy()
         self._release(draft, gone)
         suits = self.neighbours.allowed(gang, {held.job.id for held in gone})
-        return draft, Placer(draft, self.needs, self.policies).place(gang.demand, suits)
+        return draft, Placer(draft, self.needs, self.policies).place(gang.demand, both(suits, typed))
 
     def _release(self, draft: Draft, gone: Sequence[Held]) -> None:
         self.snapshot.holdings.release(draft, [role for held in gone for role in held.roles])
@@ -154,15 +165,16 @@ class Floor:
         both.narrow(self._later)
         self._both = Placer(both, self.needs, self.policies)
 
-    def _settle(self, seats: Seats, *, now: bool, later: bool) -> None:
-        """Book seats that one view has taken in the others, too."""
+    def _settle(self, layout: Layout, *, in_time: bool) -> Layout:
+        """Book seats that one view has taken in the others, too. Which GPUs are shared is what *now* says."""
         assert self._later is not None
         assert self._both is not None
-        if now:
-            self.now.draft.take_all(seats.need, seats.rows, seats.counts)
-        if later:
-            self._later.take_all(seats.need, seats.rows, seats.counts)
+        if not in_time:
+            layout = book(self.now.draft, layout)
+            book(self._later, layout)
         both = self._both.draft
-        both.free[seats.rows] = self.now.draft.free[seats.rows]
-        both.shared[seats.rows] = self.now.draft.shared[seats.rows]
-        both.narrow(self._later, seats.rows)
+        for seats in layout:
+            both.free[seats.rows] = self.now.draft.free[seats.rows]
+            both.shared[seats.rows] = self.now.draft.shared[seats.rows]
+            both.narrow(self._later, seats.rows)
+        return layout

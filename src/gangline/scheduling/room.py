@@ -32,11 +32,11 @@ class Room:
 
     def owed(self) -> list[Nomination]:
         """Earlier nominations that still count: not expired, and the job waits or is on its way back to waiting."""
-        alive = self._snapshot.waiting.keys() | self._snapshot.held.keys()
+        waiting, held = self._snapshot.waiting, self._snapshot.held
         return [
             nomination
             for nomination in self._snapshot.memory.nominations
-            if nomination.until > self._snapshot.now and nomination.job_id in alive
+            if nomination.until > self._snapshot.now and (nomination.job_id in waiting or nomination.job_id in held)
         ]
 
     def wakes(self) -> list[Timestamp]:
@@ -46,6 +46,12 @@ class Room:
     def busy(self) -> set[JobId]:
         """Jobs that are already asked to give something up."""
         return {eviction.job_id for eviction in self.evictions} | {shrink.job_id for shrink in self.shrinks}
+
+    def givers(self, job_id: JobId) -> tuple[JobId, ...]:
+        """Whose machines a gang waits for: those stopped or shrunk for it, else those that are leaving anyway."""
+        orders: list[Eviction | Shrink] = [*self.evictions, *self.shrinks]
+        asked = tuple(order.job_id for order in orders if order.beneficiary == job_id)
+        return asked or tuple(held.job.id for held in self._leaving)
 
     def on_nodes(self, turn: Turn, allowed: Bools | None, forced: tuple[Unit, ...] = ()) -> bool:
         """Keep a place for the gang out of what is being, or can be, given up. False when there is none.

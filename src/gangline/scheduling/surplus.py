@@ -1,15 +1,17 @@
 """What is left over once everybody has their minimum: elastic gangs grow into it, and shrink when asked to."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
+from itertools import zip_longest
 
 import numpy as np
 
 from gangline.model import JobId, NodeName, ReplicaId
 from gangline.scheduling.decision import Grow, Shrink
-from gangline.scheduling.holdings import Held, Waiting
+from gangline.scheduling.devices import CLOSED
+from gangline.scheduling.holdings import Held, Waiting, age_of
+from gangline.scheduling.layout import Layout, Seats
 from gangline.scheduling.line import Line, Turn
 from gangline.scheduling.neighbours import both
-from gangline.scheduling.placement import Seats
 from gangline.scheduling.quota import QueueTree
 from gangline.scheduling.reservation import Floor
 from gangline.scheduling.shapes import Demand, RoleDemand
@@ -35,7 +37,7 @@ def scale_down(snapshot: Snapshot, busy: Collection[JobId]) -> Iterator[Shrink]:
 class Surplus:
     """Hands out what is left, queue by queue as the line goes, to gangs that start now and to gangs that run."""
 
-    def __init__(self, floor: Floor, tree: QueueTree, started: Mapping[JobId, list[Seats]]) -> None:
+    def __init__(self, floor: Floor, tree: QueueTree, started: dict[JobId, Layout]) -> None:
         self._floor = floor
         self._tree = tree
         self._snapshot = floor.snapshot
@@ -44,7 +46,7 @@ class Surplus:
     def hand_out(self, starting: Collection[Waiting], busy: Collection[JobId]) -> tuple[Grow, ...]:
         """Extend the layouts of starting gangs in place; return how running ones grow."""
         running = [
-            Waiting(job=gang.job, demand=gang.demand)
+            Waiting(job=gang.job, demand=gang.demand, age=age_of(gang.job))
             for gang in self._snapshot.holdings.resizable
             if gang.job.id not in busy and self._short(gang)
         ]
@@ -57,9 +59,9 @@ class Surplus:
             if turn.gang.job.id in self._started:
                 self._complete(turn)
             else:
-                added = self._grow(turn, self._snapshot.held[turn.gang.job.id])
-                if added:
-                    grows.append(Grow(job_id=turn.gang.job.id, added=added))
+                grow = self._grow(turn, self._snapshot.held[turn.gang.job.id])
+                if grow.added:
+                    grows.append(grow)
             line.served(turn.leaf)
         return tuple(grows)
 
@@ -71,14 +73,16 @@ class Surplus:
 
     def _complete(self, turn: Turn) -> None:
         """Bring a gang that starts now from its minimum towards what it wants."""
-        layout = self._started[turn.gang.job.id]
+        layout = list(self._started[turn.gang.job.id])
         for role in turn.gang.demand.roles:
             rows = np.concatenate([seats.rows for seats in layout]) if layout else np.zeros(0, dtype=np.int64)
             own = [row for seats in layout if seats.role.role == role.role for row in seats.rows.tolist()]
             layout.extend(self._extend(turn, role, role.wanted - role.least, rows.tolist(), own))
+        self._started[turn.gang.job.id] = tuple(layout)
 
-    def _grow(self, turn: Turn, gang: Held) -> dict[ReplicaId, NodeName]:
+    def _grow(self, turn: Turn, gang: Held) -> Grow:
         added: dict[ReplicaId, NodeName] = {}
+        slots: dict[ReplicaId, int] = {}
         rows = [row for role in gang.roles for row in role.rows]
         for role in turn.gang.demand.roles:
             if not gang.job.spec.role(role.role).elastic:
@@ -87,9 +91,12 @@ class Surplus:
             free = (index for index in range(role.wanted) if index not in present)
             own = list(gang.role(role.role).rows)
             for seats in self._extend(turn, role, role.wanted - len(present), rows, own):
-                for row in seats.each():
-                    added[ReplicaId(role.role, next(free))] = self._snapshot.table.names[row]
-        return added
+                for row, slot in zip_longest(seats.each(), seats.slots, fillvalue=CLOSED):
+                    replica = ReplicaId(role.role, next(free))
+                    added[replica] = self._snapshot.table.names[row]
+                    if slot != CLOSED:
+                        slots[replica] = slot
+        return Grow(job_id=gang.job.id, added=added, gpu_slots=slots)
 
     def _extend(self, turn: Turn, role: RoleDemand, count: int, rows: list[int], own: list[int]) -> Iterator[Seats]:
         """Seats for up to ``count`` more: beside the gang's replicas first, then elsewhere; ``own`` are of the role."""

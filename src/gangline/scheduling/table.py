@@ -64,6 +64,7 @@ class NodeTable:
     ready: Bools
     cordoned: Bools
     gpu_type: Interned
+    shares_gpus: Bools
     _labels: dict[str, Interned] = field(default_factory=dict)
     _levels: dict[str, Interned] = field(default_factory=dict)
     _taints: list[Sequence[tuple[Taint, Bools]]] = field(default_factory=list)
@@ -131,6 +132,7 @@ def table_of(nodes: Sequence[Node]) -> NodeTable:
         ready=np.fromiter((node.ready for node in ordered), np.bool_, len(ordered)),
         cordoned=np.fromiter((node.cordoned for node in ordered), np.bool_, len(ordered)),
         gpu_type=intern([node.gpu_type for node in ordered]),
+        shares_gpus=np.fromiter((node.shares_gpus for node in ordered), np.bool_, len(ordered)),
     )
 
 

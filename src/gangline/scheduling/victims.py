@@ -14,13 +14,14 @@ from gangline.scheduling.snapshot import Snapshot
 from gangline.scheduling.table import Bools, Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Unit:
     """Something that can be given up on its own: one surplus replica of an elastic gang, or a whole gang.
 
     ``roles`` of a whole gang lists its minimum only, because its surplus is listed in units of their own.
     ``weight`` orders units: surplus before gangs, the least important gangs first, then the cheapest.
-    ``amounts`` is what its queue would be relieved of.
+    ``amounts`` is what its queue would be relieved of. Nobody changes one; it is not frozen only because a cycle may
+    make tens of thousands, and freezing doubles their cost.
     """
 
     gang: Held
@@ -51,7 +52,10 @@ class Pool:
             leaf = tree.branches.get(held.job.spec.queue)
             if leaf is not None and not held.releasing and held.job.spec.policy.preemptible:
                 key = (id(leaf), rank(held.job, snapshot.now))
-                self._classes.setdefault(key, (leaf, []))[1].append(held)
+                known = self._classes.get(key)
+                if known is None:
+                    known = self._classes[key] = (leaf, [])
+                known[1].append(held)
         ranks = sorted({each for _, each in self._classes}, reverse=True)
         self._levels = {each: level for level, each in enumerate(ranks)}
 
@@ -85,27 +89,34 @@ class Pool:
 
     def _units(
         self, gangs: Sequence[Held], rank: float, taken: set[JobId], *, surplus_only: bool = False
-    ) -> Iterator[Unit]:
+    ) -> list[Unit]:
+        units: list[Unit] = []
+        level = self._levels[rank]
         for held in gangs:
-            if held.job.id in taken or (surplus_only and not held.resizable):
+            job_id = held.job.id
+            if job_id in taken or (surplus_only and not held.resizable):
                 continue
-            if held.job.id not in self._known:
-                self._known[held.job.id] = list(self._divide(held, self._levels[rank]))
-            yield from self._known[held.job.id]
+            known = self._known.get(job_id)
+            if known is None:
+                known = self._known[job_id] = self._divide(held, level)
+            units += known
+        return units
 
-    def _divide(self, held: Held, level: int) -> Iterator[Unit]:
+    def _divide(self, held: Held, level: int) -> list[Unit]:
         """A gang as units: each surplus replica, then the rest of it unless it has only just started."""
+        units: list[Unit] = []
         if held.resizable:
             for role in surplus(held):
                 amounts = self._tree.measure.of_rows(self._snapshot.holdings.need(role.shape).row, role.rows)
-                yield Unit(held, (role,), False, SURPLUS_WEIGHT * (1 + level), amounts)
+                units.append(Unit(held, (role,), False, SURPLUS_WEIGHT * (1 + level), amounts))
         now = self._snapshot.now
-        safe_at = Timestamp(held.launched_at + self._policies.minimum_run_seconds)
+        safe_at = held.launched_at + self._policies.minimum_run_seconds
         if safe_at > now:
-            self.wakes.append(safe_at)
-            return
+            self.wakes.append(Timestamp(safe_at))
+            return units
         weight = 1.0 + self._policies.victim_cost.cost(held, now) + level * RANK_WEIGHT
-        yield Unit(held, minimum(held) if held.resizable else held.roles, True, weight, held.amounts)
+        units.append(Unit(held, minimum(held) if held.resizable else held.roles, True, weight, held.amounts))
+        return units
 
     def _reclaimable(self, turn: Turn, others: list[tuple[Branch, Unit]]) -> list[Unit]:
         """Units of other queues that may go, taken in order while every queue keeps what it deserves.

@@ -152,7 +152,7 @@ class _Course:
             self._stop(shrink.job_id, shrink.beneficiary, whole=False)
             self._advance(GangShrunk(job_id=shrink.job_id, at=at, removed=shrink.removed, reason=shrink.reason))
         for start in decision.starts:
-            self._advance(GangPlaced(job_id=start.job_id, at=at, placement=start.placement))
+            self._advance(GangPlaced(job_id=start.job_id, at=at, placement=start.placement, gpu_slots=start.gpu_slots))
             launch = Launch(job_id=start.job_id, at=at, placement=start.placement)
             self.launches.setdefault(start.job_id, launch)
             job = self._alive[start.job_id]
@@ -160,7 +160,7 @@ class _Course:
             seconds = self._left.get(job.id, UNDECLARED_SECONDS if declared is None else declared)
             self._will_end(job, Timestamp(at + seconds))
         for grow in decision.grows:
-            self._advance(GangGrown(job_id=grow.job_id, at=at, added=grow.added))
+            self._advance(GangGrown(job_id=grow.job_id, at=at, added=grow.added, gpu_slots=grow.gpu_slots))
 
     def _move_on(self, wake_at: Timestamp | None) -> bool:
         """Go to the next moment, and let everybody go who ends then."""

@@ -43,7 +43,9 @@ def simulate(setup: Setup, arrivals: Iterable[Arrival], work: Work | None = None
     ordered = sorted(arrivals, key=lambda arrival: arrival.at)
     ids = [JobId(arrival.spec.name) for arrival in ordered]
     model = work or FixedWork({job_id: arrival.seconds for job_id, arrival in zip(ids, ordered, strict=True)})
-    return asyncio.run(_Run(setup, model).through(list(zip(ids, ordered, strict=True))))
+    run = _Run(setup, model)
+    asyncio.run(run.through(list(zip(ids, ordered, strict=True))))
+    return run.outcome
 
 
 class _Run:
@@ -61,9 +63,10 @@ class _Run:
         self._controller = Controller(
             store=self._store, engine=self._engine, clock=self._timeline, policies=setup.policies
         )
+        self.outcome = Outcome(jobs=(), ended_at=self._timeline.now())
 
-    async def through(self, arrivals: Sequence[tuple[JobId, Arrival]]) -> Outcome:
-        """Feed everything in, moment by moment."""
+    async def through(self, arrivals: Sequence[tuple[JobId, Arrival]]) -> None:
+        """Feed everything in, moment by moment. Returns nothing: ``asyncio.run`` writes out what its task returns."""
         for queue in self._setup.queues:
             await self._store.save_queue(queue)
         await self._controller.recover()
@@ -81,7 +84,7 @@ class _Run:
             if not coming and self._timeline.next is None and not self._busy():
                 break
         jobs = [await self._store.get(job_id) for job_id, _ in arrivals[: len(arrivals) - len(coming)]]
-        return Outcome(jobs=tuple(jobs), ended_at=self._timeline.now())
+        self.outcome = Outcome(jobs=tuple(jobs), ended_at=self._timeline.now())
 
     def _next_moment(self, arrival: Arrival | None) -> float | None:
         """When something happens next; in a world of rounds, the tick at which it is noticed."""

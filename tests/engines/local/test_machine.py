@@ -96,7 +96,9 @@ def test_a_tool_that_cannot_answer_means_no_gpus(tmp_path: Path, monkeypatch: py
     assert find_devices() == ()
 
 
-def make_order(*, cpus: list[int], cpu_millis: int, gpu_millis: dict[str, int]) -> ReplicaOrder:
+def make_order(
+    *, cpus: list[int], cpu_millis: int, gpu_millis: dict[str, int], gpu_slot: int | None = None
+) -> ReplicaOrder:
     return ReplicaOrder(
         name="worker-0",
         incarnation=0,
@@ -108,6 +110,7 @@ def make_order(*, cpus: list[int], cpu_millis: int, gpu_millis: dict[str, int]) 
         cpu_millis=cpu_millis,
         memory_mib=0,
         gpu_millis=gpu_millis,
+        gpu_slot=gpu_slot,
         address="127.1.0.1",
     )
 
@@ -141,6 +144,17 @@ def test_whole_gpus_are_exclusive_and_fractions_share() -> None:
     for missing in (1000, 100):
         with pytest.raises(EngineError):
             allocation.choose(node, Resources(gpu_millis=missing))
+
+
+def test_a_fraction_goes_to_the_device_of_its_slot_and_to_no_other() -> None:
+    node = make_local_node(gpus=2)
+    allocation = Allocation([make_order(cpus=[0], cpu_millis=0, gpu_millis={"1": 400}, gpu_slot=0)])
+    # The fullest device with room would do for all of them; the scheduler has decided otherwise.
+    amounts = [allocation.choose(node, Resources(gpu_millis=400), gpu_slot=slot)[1] for slot in (1, 0, 1)]
+    assert amounts == [{"0": 400}, {"1": 400}, {"0": 400}]
+    for slot in (0, 2):
+        with pytest.raises(EngineError):
+            allocation.choose(node, Resources(gpu_millis=400), gpu_slot=slot)
 
 
 def test_one_gpu_and_a_half_is_one_device_and_half_of_another() -> None:

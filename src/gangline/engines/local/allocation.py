@@ -22,14 +22,23 @@ class Allocation:
         self._offset = offset
         self._cpu_millis: Counter[int] = Counter()
         self._gpu_millis: Counter[str] = Counter()
+        self._shared: dict[tuple[str, int], str] = {}
+        """The device that stands for a slot of a node, as long as anybody is in it."""
         for order in orders:
             self._note(order.cpus, order.cpu_millis, order.gpu_millis)
+            self._bind(order.node, order.gpu_slot, order.gpu_millis)
 
-    def choose(self, node: LocalNode, wanted: Resources) -> tuple[list[int], dict[str, int]]:
-        """Choose CPUs and GPUs for one replica and count them as given. Raises EngineError if GPUs are missing."""
+    def choose(
+        self, node: LocalNode, wanted: Resources, gpu_slot: int | None = None
+    ) -> tuple[list[int], dict[str, int]]:
+        """Choose CPUs and GPUs for one replica and count them as given. Raises EngineError if GPUs are missing.
+
+        ``gpu_slot`` is where the scheduler has put its part of a GPU: beside those of the same number, and nobody else.
+        """
         cpus = self._choose_cpus(node, wanted.cpu_millis)
-        gpus = self._choose_gpus(node, wanted.gpu_millis)
+        gpus = self._choose_gpus(node, wanted.gpu_millis, gpu_slot)
         self._note(cpus, wanted.cpu_millis, gpus)
+        self._bind(node.node.name, gpu_slot, gpus)
         return cpus, gpus
 
     def _choose_cpus(self, node: LocalNode, millis: int) -> list[int]:
@@ -39,8 +48,8 @@ class Allocation:
         turned = (*node.cpus[begin:], *node.cpus[:begin])
         return sorted(sorted(turned, key=lambda cpu: self._cpu_millis[cpu])[:count])
 
-    def _choose_gpus(self, node: LocalNode, millis: int) -> dict[str, int]:
-        """Whole devices are exclusive. A fraction goes to the fullest device that still has room for it."""
+    def _choose_gpus(self, node: LocalNode, millis: int, slot: int | None) -> dict[str, int]:
+        """Whole devices are exclusive. A fraction goes where its slot is, else to the fullest device with room."""
         whole, fraction = divmod(millis, WHOLE_DEVICE)
         ids = [device.id for device in node.devices]
         free = [device for device in ids if not self._gpu_millis[device]]
@@ -48,7 +57,11 @@ class Allocation:
             raise EngineError(f"{whole} free GPUs are needed on {node.node.name}, {len(free)} are there")
         chosen = dict.fromkeys(free[:whole], WHOLE_DEVICE)
         if fraction:
-            roomy = [device for device in ids if device not in chosen and self._room(device) >= fraction]
+            possible = [device for device in ids if device not in chosen]
+            if slot is not None:
+                own = self._shared.get((node.node.name, slot))
+                possible = [own] if own else [device for device in possible if device in free]
+            roomy = [device for device in possible if self._room(device) >= fraction]
             if not roomy:
                 raise EngineError(f"{fraction / WHOLE_DEVICE:g} of a GPU is needed on {node.node.name}, none has room")
             chosen[min(roomy, key=self._room)] = fraction
@@ -56,6 +69,11 @@ class Allocation:
 
     def _room(self, device: str) -> int:
         return WHOLE_DEVICE - self._gpu_millis[device]
+
+    def _bind(self, node: str, slot: int | None, gpu_millis: dict[str, int]) -> None:
+        if slot is not None:
+            shared = (device for device, millis in gpu_millis.items() if millis < WHOLE_DEVICE)
+            self._shared.update(((node, slot), device) for device in shared)
 
     def _note(self, cpus: list[int], cpu_millis: int, gpu_millis: dict[str, int]) -> None:
         for cpu in cpus:

@@ -17,7 +17,7 @@ from gangline.engines.local.ordering import LogLimits, NoCommandError, OrderWrit
 from gangline.engines.local.usage import UsageMeter
 from gangline.errors import EngineError
 from gangline.lifecycle.events import GangFailed, GangStopped
-from gangline.model import Clock, Gang, GangId, JobId, Node, ReplicaId
+from gangline.model import Clean, Clock, Gang, GangId, JobId, Node, ReplicaId
 
 _METRIC_SECONDS = 0.25
 
@@ -98,7 +98,7 @@ class LocalEngine:
         if gang.id in self._links:
             self._links[gang.id].finish()
 
-    async def stop(self, gang_id: GangId, grace_seconds: float) -> None:
+    async def stop(self, gang_id: GangId, grace_seconds: float, *, clean: Clean = Clean.ALL) -> None:
         """Have the keeper stop everything; what is stopped already is told again."""
         self._recover()
         if (link := self._links.get(gang_id)) and not link.stopped:

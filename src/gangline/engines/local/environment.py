@@ -9,7 +9,7 @@ from pathlib import Path
 from gangline.dialects.frameworks import replica_environment
 from gangline.engines.local.keeper.launch import MARKER
 from gangline.engines.local.layout import Layout
-from gangline.model import Gang, GangReplica, ReplicaId
+from gangline.model import Framework, Gang, GangReplica, ReplicaId
 
 INHERITED = frozenset(
     {
@@ -38,6 +38,11 @@ INHERITED = frozenset(
 )
 """What replicas see of the environment the service was started in, besides LC_*. Secrets are not among it."""
 
+_UNBOUND_RANKS = {
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
+"""Every host of an MPI job is this machine: each daemon would take it for its own and bind ranks to the first core."""
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -87,6 +92,7 @@ class GangEnvironment:
             "GANGLINE_ATTEMPT": str(gang.id.attempt),
             "GANGLINE_GRACE_SECONDS": f"{gang.spec.policy.grace_seconds:g}",
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            **(_UNBOUND_RANKS if gang.spec.framework is Framework.MPI else {}),
         }
         return cls(layout=layout, gang=gang, token=token, addresses=addresses, shared=shared)
 

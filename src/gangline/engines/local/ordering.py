@@ -103,7 +103,7 @@ class OrderWriter:
         node = nodes.get(replica.node)
         if node is None:
             raise EngineError(f"this machine has no node '{replica.node}'")
-        return allocation.choose(node, gang.spec.role(replica.id.role).resources)
+        return allocation.choose(node, gang.spec.role(replica.id.role).resources, replica.gpu_slot)
 
     def _replica(
         self, environments: GangEnvironment, replica: GangReplica, given: tuple[list[int], dict[str, int]]
@@ -127,6 +127,7 @@ class OrderWriter:
             cpu_millis=role.resources.cpu_millis,
             memory_mib=role.resources.memory_mib,
             gpu_millis=gpu_millis,
+            gpu_slot=replica.gpu_slot,
             address=address,
         )
 

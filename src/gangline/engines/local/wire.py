@@ -30,6 +30,8 @@ class ReplicaOrder(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int
     gpu_millis: dict[str, int]
     """Thousandths of each device, by device id."""
+    gpu_slot: int | None = None
+    """Replicas of one node with the same number share a device; see GangReplica."""
     address: str
 
 

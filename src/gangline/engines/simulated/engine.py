@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gangline.engines.interface import (
     Engine,
@@ -18,16 +18,28 @@ from gangline.engines.interface import (
 from gangline.engines.simulated.timeline import Timeline
 from gangline.engines.simulated.work import Work
 from gangline.lifecycle.events import GangStopped, OutputsStored, ReplicaExited, ReplicaLost, ReplicaStarted
-from gangline.model import Gang, GangId, GangReplica, JobId, Node, NodeName, ReplicaId, Resources
+from gangline.model import Clean, Gang, GangId, GangReplica, JobId, Node, NodeName, ReplicaId, Resources
+
+Member = tuple[ReplicaId, int]
+"""A replica and its incarnation."""
 
 
 @dataclass(slots=True)
 class _Running:
-    """One gang: since when it has worked in its present form, and the moment at which it will be done."""
+    """One gang: since when it has worked in its present form (None: it does not), and what is due next.
+
+    ``begun`` and ``ended`` list the replicas whose start and end have been reported.
+    """
 
     gang: Gang
-    since: float
-    done: int | None = None
+    since: float | None = None
+    due: int | None = None
+    begun: set[Member] = field(default_factory=set)
+    ended: set[Member] = field(default_factory=set)
+
+    def live(self) -> list[GangReplica]:
+        """The replicas that run now."""
+        return [replica for replica in self.gang.replicas if _member(replica) in self.begun - self.ended]
 
 
 class SimulatedEngine:
@@ -83,17 +95,23 @@ class SimulatedEngine:
 
     async def run(self, gang: Gang) -> None:
         """Start, grow or shrink a gang; see Engine."""
-        known = self._running.get(gang.id)
-        before = {replica.id: replica for replica in known.gang.replicas} if known else {}
-        if known is not None:
-            self._pause(known)
-        fresh = [replica for replica in gang.replicas if _is_new(replica, before.get(replica.id))]
-        for replica in gang.replicas:
-            if replica.started and replica.id not in before:
-                self._report_lost(gang.id, replica)
-        running = self._running[gang.id] = _Running(gang, self._timeline.now())
+        running = self._running.get(gang.id)
+        before = running.gang.replicas if running is not None else ()
+        known = {replica.id for replica in before}
+        lost = [replica for replica in gang.replicas if replica.started and replica.id not in known]
+        for replica in lost:
+            self._report_lost(gang.id, replica)
+        if lost:
+            gang = replace(gang, replicas=tuple(replica for replica in gang.replicas if replica not in lost))
+        if running is None:
+            running = self._running[gang.id] = _Running(gang)
+        elif running.due is not None and set(map(_member, gang.replicas)) == set(map(_member, before)):
+            return  # the same order again
+        self._pause(running)
+        running.gang = gang
+        fresh = [replica for replica in gang.replicas if _member(replica) not in running.begun]
         if fresh:
-            running.done = self._later(self._start_seconds, lambda: self._begin(running, fresh))
+            running.due = self._later(self._start_seconds, lambda: self._begin(running, fresh))
         else:
             self._resume(running)
 
@@ -102,10 +120,12 @@ class SimulatedEngine:
         running = self._running.get(gang.id)
         if running is not None:
             self._pause(running)
+            running.ended |= running.begun
         self._report(OutputsStored(job_id=gang.id.job_id, at=self._timeline.now(), attempt=gang.id.attempt))
 
-    async def stop(self, gang_id: GangId, grace_seconds: float) -> None:
+    async def stop(self, gang_id: GangId, grace_seconds: float, *, clean: Clean = Clean.ALL) -> None:
         """Stop a gang after its stopping time, but not later than the grace period; see Engine."""
+        del clean  # nothing is left to be looked at
         running = self._running.pop(gang_id, None)
         if running is not None:
             self._pause(running)
@@ -129,11 +149,11 @@ class SimulatedEngine:
     async def usage(self) -> Usage:
         """Everything that runs uses exactly what it asked for; see Engine."""
         replicas = tuple(
-            _usage_of(running.gang, replica) for running in self._running.values() for replica in running.gang.replicas
+            _usage_of(running.gang, replica) for running in self._running.values() for replica in running.live()
         )
         used: dict[NodeName, Resources] = {node.name: Resources() for node in self._nodes}
         for running in self._running.values():
-            for replica in running.gang.replicas:
+            for replica in running.live():
                 used[replica.node] = used[replica.node] + running.gang.spec.role(replica.id.role).resources
         return Usage(nodes=tuple(NodeUsage(node=name, used=amount) for name, amount in used.items()), replicas=replicas)
 
@@ -147,6 +167,7 @@ class SimulatedEngine:
         now = self._timeline.now()
         gang_id = running.gang.id
         for replica in fresh:
+            running.begun.add(_member(replica))
             self._report(
                 ReplicaStarted(
                     job_id=gang_id.job_id,
@@ -156,26 +177,32 @@ class SimulatedEngine:
                     incarnation=replica.incarnation,
                 )
             )
-        running.since = now
         self._resume(running)
 
     def _resume(self, running: _Running) -> None:
         running.since = self._timeline.now()
-        running.done = self._later(self._work.seconds_left(running.gang), lambda: self._end(running))
+        running.due = self._later(self._work.seconds_left(running.gang), lambda: self._end(running))
 
     def _pause(self, running: _Running) -> None:
         """Count what was done so far and forget when the rest would have been."""
-        if running.done is not None:
-            self._timeline.cancel(running.done)
-            running.done = None
+        if running.due is not None:
+            self._timeline.cancel(running.due)
+            running.due = None
+        if running.since is not None:
             self._work.advance(running.gang, self._timeline.now() - running.since)
+            running.since = None
 
     def _end(self, running: _Running) -> None:
-        running.done = None
+        """The work is done: everybody ends who does so by itself."""
+        running.due = None
+        self._pause(running)
         now = self._timeline.now()
-        self._work.advance(running.gang, now - running.since)
         gang_id = running.gang.id
         for replica in running.gang.replicas:
+            exit_code = self._work.exit_code(running.gang, replica)
+            if exit_code is None or _member(replica) in running.ended:
+                continue
+            running.ended.add(_member(replica))
             self._report(
                 ReplicaExited(
                     job_id=gang_id.job_id,
@@ -183,7 +210,7 @@ class SimulatedEngine:
                     attempt=gang_id.attempt,
                     replica=replica.id,
                     incarnation=replica.incarnation,
-                    exit_code=0,
+                    exit_code=exit_code,
                 )
             )
 
@@ -213,10 +240,8 @@ class SimulatedEngine:
         self._has_news.set()
 
 
-def _is_new(replica: GangReplica, known: GangReplica | None) -> bool:
-    if known is None:
-        return not replica.started
-    return replica.incarnation > known.incarnation
+def _member(replica: GangReplica) -> Member:
+    return replica.id, replica.incarnation
 
 
 def _stopped(gang_id: GangId, timeline: Timeline) -> GangStopped:

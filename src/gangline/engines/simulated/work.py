@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from gangline.model import Gang, JobId
+from gangline.model import Gang, GangReplica, JobId
 
 
 class Work(Protocol):
@@ -15,6 +15,10 @@ class Work(Protocol):
 
     def advance(self, gang: Gang, seconds: float) -> None:
         """The gang, as it was placed, has worked this long."""
+        ...
+
+    def exit_code(self, gang: Gang, replica: GangReplica) -> int | None:
+        """How a replica ends when the work is done; None: it goes on until it is stopped."""
         ...
 
 
@@ -39,6 +43,11 @@ class FixedWork:
         """Add progress."""
         job_id = gang.id.job_id
         self._done[job_id] = self._done.get(job_id, 0.0) + seconds * _speed(gang)
+
+    def exit_code(self, gang: Gang, replica: GangReplica) -> int | None:
+        """All goes well."""
+        del gang, replica
+        return 0
 
     def _total(self, gang: Gang) -> float:
         known = self._seconds.get(gang.id.job_id)

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gangline.scheduling.draft import CLOSED, Draft, Need
+from gangline.scheduling.devices import CLOSED
+from gangline.scheduling.draft import Draft, Need
 from gangline.scheduling.shapes import GPU_MILLIS, Shape
 from gangline.scheduling.table import CPU, MEMORY, WHOLE_GPUS, Bools, Floats, Ints, NodeTable
 

@@ -4,9 +4,9 @@ Plugins receive the snapshot's values and nothing else: no client, no clock, no 
 the same answer, or decisions would not repeat. Lower numbers come first, everywhere.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gangline.model import Job, Queue, Timestamp
 from gangline.scheduling.draft import Draft, Need
@@ -36,6 +36,18 @@ class Score(Protocol):
 
     def score(self, draft: Draft, need: Need, rows: Ints) -> Floats:
         """Return a number per row; the lowest is taken first. Must depend on nothing but that row of the draft."""
+        ...
+
+
+@runtime_checkable
+class NodeScore(Score, Protocol):
+    """An optional power of ``Score``: it is the same for every replica, and follows from the amounts alone.
+
+    Whoever has it places tens of thousands of single replicas in a cycle without a search of all nodes for each.
+    """
+
+    def score_one(self, free: Sequence[int], capacity: Sequence[int]) -> float:
+        """Return the very number that ``score`` gives a node with these amounts, one per column of the table."""
         ...
 
 

@@ -20,10 +20,9 @@ class StageProcess:
 
     def __init__(self, kind: str, directory: str, replicas: list[str], *, token: str) -> None:
         self.kind = kind
-        package = os.path.dirname(os.path.abspath(__file__))
-        program = (
-            f"import sys; sys.path.insert(0, {os.path.dirname(package)!r}); from keeper.movers import main; main()"
-        )
+        local = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        source = os.path.dirname(os.path.dirname(os.path.dirname(local)))
+        program = f"import sys; sys.path[:0] = [{local!r}, {source!r}]; from keeper.movers import main; main()"
         # Unlike the keeper, a stage sees installed packages: they bring further storage schemes.
         command = [sys.executable, "-I", "-c", program, kind, directory, *replicas]
         pipes = launch.Pipes()
