@@ -1,9 +1,10 @@
 import msgspec
 import pytest
 
+from gangline.ps.agreement import Agreement
 from gangline.ps.blocks import Tensor
 from gangline.ps.coordinator import RECONNECT_SECONDS, Coordinator
-from gangline.ps.errors import ReplacedError, SettingsError, ShapeMismatchError, UnknownWorkerError
+from gangline.ps.errors import OldMapError, ReplacedError, SettingsError, ShapeMismatchError, UnknownWorkerError
 from gangline.ps.messages import Join, Joined
 from gangline.ps.settings import Settings
 from gangline.ps.shards import ShardPlan
@@ -14,7 +15,7 @@ LEASE = 10.0
 
 
 def make_coordinator(consistency: str = "async") -> Coordinator:
-    return Coordinator(("a:1",), Settings(consistency=consistency, lease_seconds=LEASE))
+    return Coordinator(("a:1",), Agreement(Settings(consistency=consistency)), lease_seconds=LEASE)
 
 
 def join(coordinator: Coordinator, worker: str, now: float = 0.0, **fields: object) -> Joined:
@@ -179,7 +180,7 @@ def test_a_map_that_does_not_follow_the_one_in_force_is_refused() -> None:
     proposed = coordinator.propose(("a:1", "b:1"))
     coordinator.commit(proposed)
 
-    with pytest.raises(SettingsError, match="someone else was faster"):
+    with pytest.raises(OldMapError, match="someone else was faster"):
         coordinator.commit(proposed)
 
 

@@ -58,6 +58,31 @@ def test_a_killed_server_comes_back_and_every_push_counts_once(server: ServerPro
         assert session._servers.log.dropped == 0
 
 
+@pytest.mark.parametrize(
+    ("elements", "steps", "limits"),
+    [
+        pytest.param(50, 60, ps.Limits(retained_bytes=1), id="memory for few pushes"),
+        pytest.param(18_000_000, 6, ps.Limits(), id="model larger than the memory for pushes"),
+    ],
+)
+def test_a_killed_server_loses_no_confirmed_push_however_few_a_worker_can_keep(
+    tmp_path: Path, elements: int, steps: int, limits: ps.Limits
+) -> None:
+    server = ServerProcess(free_address(), tmp_path, "--learning-rate", "1.0", "--snapshot-seconds", "999")
+    zeros, ones = {"w": np.zeros(elements, np.float32)}, {"w": np.ones(elements, np.float32)}
+    with ps.connect(zeros, replica=make_replica([server.address]), limits=limits) as session:
+        for killed in (False, True):
+            for _ in range(steps):
+                session.push_pull(ones)
+            if not killed:
+                server.kill()
+                server.start()
+                session._servers.wait_for_servers()
+        assert (session.parameters["w"] == -2.0 * steps).all()
+        assert session._servers.log.dropped == 0
+    server.kill()
+
+
 def test_without_a_server_a_worker_goes_on_up_to_its_limit(server: ServerProcess) -> None:
     rendezvous(peers=[server.address])
     limits = ps.Limits(outage_steps=10, server_timeout=0.3)

@@ -341,6 +341,28 @@ def test_servers_come_and_go_while_training(consistency: str, tmp_path: Path) ->
                 np.testing.assert_array_equal(value, np.full(1000, -float(steps), np.float32))
 
 
+@pytest.mark.parametrize(
+    ("retained_bytes", "disk"),
+    [pytest.param(0, True, id="nothing is to be kept"), pytest.param(1, False, id="the disk takes no snapshot")],
+)
+def test_a_worker_that_cannot_keep_its_pushes_goes_on_and_counts_them(
+    tmp_path: Path, retained_bytes: int, disk: bool
+) -> None:
+    if not disk:
+        (tmp_path / "snapshots").write_text("a file where a directory should be")
+    address = free_address()
+    settings = ps.Settings(learning_rate=1.0, snapshot_seconds=0.05)
+    limits = ps.Limits(retained_bytes=retained_bytes)
+    with (
+        running_server_threads([address], (address,), settings, tmp_path / "snapshots"),
+        ps.connect({"w": np.zeros(4)}, replica=make_replica([address]), limits=limits) as session,
+    ):
+        for _ in range(10):
+            session.push_pull({"w": np.ones(4)})
+        assert session._servers.log.dropped > 0
+        np.testing.assert_array_equal(session.parameters["w"], np.full(4, -10.0))
+
+
 def test_moving_blocks_carries_the_optimizers_state() -> None:
     lead, second = free_address(), free_address()
     settings = ps.Settings(optimizer="momentum", learning_rate=1.0)

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gangline.ps.agreement import Agreement
 from gangline.ps.blocks import Tensor, spread
 from gangline.ps.coordinator import Coordinator
 from gangline.ps.messages import Initialise, Join, Push
@@ -16,7 +17,7 @@ SETTINGS = Settings(optimizer="momentum", learning_rate=1.0)
 
 
 def make_store() -> Store:
-    store = Store(SETTINGS)
+    store = Store(Agreement(SETTINGS))
     store.initialise(Initialise(spread(TENSORS, ["a:1"]), (0,)), [np.zeros(4, np.float32)])
     return store
 
@@ -32,7 +33,7 @@ def save(snapshots: Snapshots) -> None:
 
 
 def restored(directory: Path) -> Store:
-    store = Store(SETTINGS)
+    store = Store(Agreement(SETTINGS))
     assert Snapshots(directory, store, None).restore(0.0)
     return store
 
@@ -88,16 +89,16 @@ def test_only_what_two_snapshots_hold_counts_as_durable(tmp_path: Path) -> None:
 
 
 def test_nothing_is_restored_from_an_empty_directory(tmp_path: Path) -> None:
-    assert not Snapshots(tmp_path, Store(SETTINGS), None).restore(0.0)
+    assert not Snapshots(tmp_path, Store(Agreement(SETTINGS)), None).restore(0.0)
 
 
 def test_the_lead_keeps_its_coordinator(tmp_path: Path) -> None:
-    coordinator = Coordinator(("a:1",), SETTINGS)
+    coordinator = Coordinator(("a:1",), Agreement(SETTINGS), lease_seconds=10.0)
     coordinator.join(Join("w", TENSORS, 5), 0.0)
     save(Snapshots(tmp_path, make_store(), coordinator))
 
-    again = Coordinator(("a:1",), SETTINGS)
-    Snapshots(tmp_path, Store(SETTINGS), again).restore(0.0)
+    again = Coordinator(("a:1",), Agreement(SETTINGS), lease_seconds=10.0)
+    Snapshots(tmp_path, Store(Agreement(SETTINGS)), again).restore(0.0)
 
     assert again.map == coordinator.map
     assert again.progress().workers == ("w",)

@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gangline.ps.agreement import Agreement
 from gangline.ps.blocks import Tensor, spread
 from gangline.ps.errors import (
     MissingBlocksError,
@@ -20,7 +21,7 @@ ONES = np.ones(4, np.float32)
 
 
 def make_store(**settings: Any) -> Store:
-    store = Store(Settings(learning_rate=1.0, **settings))
+    store = Store(Agreement(Settings(learning_rate=1.0, **settings)))
     store.initialise(Initialise(MAP, (0, 1)), [np.zeros(4, np.float32), np.zeros(4, np.float32)])
     return store
 

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import msgspec
 
+from gangline.ps.agreement import Agreement
 from gangline.ps.blocks import BlockMap, check_same, respread, spread
-from gangline.ps.errors import ParameterServerError, ReplacedError, SettingsError, UnknownWorkerError
+from gangline.ps.errors import (
+    OldMapError,
+    ParameterServerError,
+    ReplacedError,
+    SettingsError,
+    UnknownWorkerError,
+)
 from gangline.ps.messages import Join, Joined, Progress, ShardGrant, Turn
-from gangline.ps.settings import Settings
 from gangline.ps.shards import ShardPlan, ShardQueue, ShardRange, ShardState
 
 RECONNECT_SECONDS = 1.0
@@ -40,10 +46,10 @@ class CoordinatorState(msgspec.Struct, array_like=True):
 class Coordinator:
     """The lead's state."""
 
-    def __init__(self, servers: tuple[str, ...], settings: Settings) -> None:
+    def __init__(self, servers: tuple[str, ...], agreement: Agreement, *, lease_seconds: float) -> None:
         self._servers = servers
-        self._settings = settings
-        self._rule = settings.rule
+        self._agreement = agreement
+        self._lease_seconds = lease_seconds
         self._state = CoordinatorState()
         self._shards: ShardQueue | None = None
         self._uploader: str | None = None
@@ -60,7 +66,7 @@ class Coordinator:
         self._state = state
         self._shards = ShardQueue(state.shards) if state.shards else None
         for member in state.members.values():
-            member.expires = now + self._settings.lease_seconds
+            member.expires = now + self._lease_seconds
 
     @property
     def map(self) -> BlockMap:
@@ -76,6 +82,10 @@ class Coordinator:
 
     def join(self, join: Join, now: float) -> Joined:
         """Take a worker in, or back. A new process under a known name takes the old one's place at once."""
+        if join.training:
+            self._agreement.settle(join.training)
+        elif not join.observer:
+            self._agreement.settle(self._agreement.training)  # neither side says anything: the defaults hold
         if self._state.map is None:
             self._state.map = spread(join.tensors, self._servers)
         check_same(join.tensors, self._state.map.tensors)
@@ -85,7 +95,7 @@ class Coordinator:
             self._state.map = join.map
         incarnation = self._incarnation(join)
         clock = max(join.clock, self._slowest()) if not join.incarnation else join.clock
-        expires = now + self._settings.lease_seconds
+        expires = now + self._lease_seconds
         self._state.members[join.worker] = Member(incarnation, clock, expires, join.observer)
         if join.plan:
             self._queue(join.plan).claim(_owner(join.worker, incarnation), join.held, join.done)
@@ -96,7 +106,7 @@ class Coordinator:
 
     def renew(self, worker: str, incarnation: int, now: float) -> None:
         """Extend a lease."""
-        self._member(worker, incarnation).expires = now + self._settings.lease_seconds
+        self._member(worker, incarnation).expires = now + self._lease_seconds
 
     def leave(self, worker: str, incarnation: int) -> None:
         """End a lease on its holder's wish."""
@@ -134,7 +144,7 @@ class Coordinator:
             member.clock = clock
             self._state.clock = max(self._state.clock, clock)
             self.changed = True
-        return self._rule.may_pass(clock, self._slowest())
+        return self._agreement.rule.may_pass(clock, self._slowest())
 
     def take_shard(self, worker: str, incarnation: int, plan: ShardPlan) -> ShardGrant | None:
         """Lease a shard; None while all that is left is leased to others."""
@@ -171,9 +181,7 @@ class Coordinator:
     def commit(self, proposed: BlockMap) -> None:
         """Put a map in force whose blocks have moved."""
         if proposed.version != self.map.version + 1:
-            raise SettingsError(
-                f"map {proposed.version} does not follow map {self.map.version}: someone else was faster"
-            )
+            raise OldMapError(f"map {proposed.version} does not follow map {self.map.version}: someone else was faster")
         self._state.map = proposed
         self.changed = True
 
@@ -184,11 +192,8 @@ class Coordinator:
             map=self.map,
             ready=self._state.ready,
             upload=self._uploader == worker and not self._state.ready,
-            lease_seconds=self._settings.lease_seconds,
-            optimizer=self._settings.optimizer,
-            learning_rate=self._settings.learning_rate,
-            consistency=self._settings.consistency,
-            non_finite=self._settings.non_finite,
+            lease_seconds=self._lease_seconds,
+            training=self._agreement.training,
         )
 
     def _incarnation(self, join: Join) -> int:

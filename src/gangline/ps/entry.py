@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def serve(settings: Settings | None = None, *, replica: runtime.Replica | None = None) -> None:
-    """Be this replica's parameter server until the stop notice comes."""
+    """Be this replica's parameter server until the stop notice comes; without settings, by those of its workers."""
     here = replica or runtime.current()
     servers = here.peers("ps")
     address = here.address or (servers[here.index] if here.index < len(servers) else "")
@@ -30,7 +30,7 @@ def serve(settings: Settings | None = None, *, replica: runtime.Replica | None =
     server = Server(
         address,
         servers=servers or (address,),
-        settings=settings or Settings(),
+        settings=settings or Settings(from_workers=True),
         job=here.job_id,
         directory=snapshot_directory(here),
     )

@@ -12,15 +12,16 @@ import numpy as np
 from gangline.ps.optimizers import State, find_optimizer
 from gangline.ps.peer import Peer
 from gangline.ps.push_log import LoggedPush
+from gangline.ps.settings import Training
 from gangline.ps.shared_image import SharedImage
 
 
 class LocalUpdate:
     """Stands in for absent servers."""
 
-    def __init__(self, optimizer: str, learning_rate: float, image: SharedImage) -> None:
-        self._optimizer = find_optimizer(optimizer)
-        self._learning_rate = learning_rate
+    def __init__(self, training: Training, image: SharedImage) -> None:
+        self._optimizer = find_optimizer(training.optimizer)
+        self._learning_rate = training.learning_rate
         self._image = image
         self._states: dict[int, State] = {}
 

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from gangline.ps.blocks import BlockMap, Tensor
+from gangline.ps.settings import Training
 from gangline.ps.shards import ShardPlan, ShardRange
 
 
@@ -38,6 +39,7 @@ class Join(Message, frozen=True, array_like=True, tag=2):
     plan: ShardPlan | None = None
     held: list[ShardRange] = []
     done: list[ShardRange] = []
+    training: Training | None = None
 
 
 class Initialise(Message, frozen=True, array_like=True, tag=3):
@@ -46,6 +48,7 @@ class Initialise(Message, frozen=True, array_like=True, tag=3):
     map: BlockMap
     blocks: tuple[int, ...]
     rebuilt: bool = False  # the values are a worker's own, uploaded because the server lost everything
+    training: Training | None = None
 
 
 class Ready(Message, frozen=True, array_like=True, tag=4):
@@ -161,6 +164,7 @@ class Install(Message, frozen=True, array_like=True, tag=18):
 
     map_version: int
     block: MovedBlock
+    training: Training
 
 
 class Commit(Message, frozen=True, array_like=True, tag=19):
@@ -174,6 +178,14 @@ class Forget(Message, frozen=True, array_like=True, tag=20):
 
     map_version: int
     blocks: tuple[int, ...]
+
+
+class Persist(Message, frozen=True, array_like=True, tag=22):
+    """Answer when snapshots hold this push of mine, or when you cannot write any."""
+
+    worker: str
+    incarnation: int
+    sequence: int
 
 
 class MovedBlock(Message, frozen=True, array_like=True, tag=21):
@@ -210,10 +222,7 @@ class Joined(Message, frozen=True, array_like=True, tag=42):
     ready: bool
     upload: bool
     lease_seconds: float
-    optimizer: str
-    learning_rate: float
-    consistency: str
-    non_finite: str
+    training: Training
 
 
 class Turn(Message, frozen=True, array_like=True, tag=43):
@@ -273,6 +282,13 @@ class Frozen(Message, frozen=True, array_like=True, tag=50):
     """Payload: the blocks asked for, one after another."""
 
     blocks: tuple[MovedBlock, ...]
+    training: Training
+
+
+class Persisted(Message, frozen=True, array_like=True, tag=51):
+    """The worker's last push that snapshots hold."""
+
+    sequence: int
 
 
 Request = (
@@ -296,8 +312,11 @@ Request = (
     | Install
     | Commit
     | Forget
+    | Persist
 )
-Reply = Failed | Done | Joined | Turn | Pushed | Values | Position | ShardGrant | Progress | CurrentMap | Frozen
+Reply = (
+    Failed | Done | Joined | Turn | Pushed | Values | Position | ShardGrant | Progress | CurrentMap | Frozen | Persisted
+)
 
 encode = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode

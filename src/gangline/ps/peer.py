@@ -13,6 +13,7 @@ from gangline.ps.blocks import Array, Block, BlockMap
 from gangline.ps.errors import MissingBlocksError
 from gangline.ps.link import Link, ask
 from gangline.ps.push_log import LoggedPush, PushLog
+from gangline.ps.settings import Training
 from gangline.ps.shared_image import SharedImage
 from gangline.ps.wire import Buffer, byte_view
 
@@ -61,10 +62,10 @@ class Peer:
         """The version of the map this peer was made from."""
         return self._map.version
 
-    def initialise(self, *, rebuilt: bool = False) -> None:
-        """Upload the worker's values as the first ones."""
+    def initialise(self, training: Training, *, rebuilt: bool = False) -> None:
+        """Upload the worker's values as the first ones, with the settings that the lead put in force."""
         payload = [self._value_bytes(number) for number in self.numbers]
-        ask(self._up, m.Initialise(self._map, self.numbers, rebuilt), payload)
+        ask(self._up, m.Initialise(self._map, self.numbers, rebuilt, training), payload)
 
     def begin_push(self, push: LoggedPush, *, pull: bool, replay: bool = False) -> Literal[True]:
         """Take up one step's gradients; `push_some` sends them."""
@@ -107,13 +108,24 @@ class Peer:
             assert isinstance(reply, m.Values)
             self._versions.update(zip(group, reply.versions, strict=True))
 
-    def catch_up(self, log: PushLog, clock: int) -> None:
+    def send_persist(self, sequence: int) -> Literal[True]:
+        """Ask to have snapshots hold a push."""
+        self._up.send(m.Persist(self._worker, self.incarnation, sequence))
+        return True
+
+    def receive_persisted(self) -> None:
+        """Wait until they do, or cannot."""
+        reply = self._up.receive()
+        assert isinstance(reply, m.Persisted)
+        self.durable = reply.sequence
+
+    def catch_up(self, log: PushLog, clock: int, training: Training) -> None:
         """After a break: send again what the server lacks, then take its values."""
         try:
             position = self._ask_position()
         except MissingBlocksError:
             # The server lost everything, snapshots too. The worker's own values hold all its pushes up to now.
-            self.initialise(rebuilt=True)
+            self.initialise(training, rebuilt=True)
             position = self._ask_position()
             self._floor = log.last_sequence
         if position.rebuilt and not position.sequence:

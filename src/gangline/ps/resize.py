@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from gangline.ps import messages as m
 from gangline.ps.blocks import BlockMap
-from gangline.ps.errors import ParameterServerError, ServerLostError
+from gangline.ps.errors import ParameterServerError, ServerLostError, SettingsError
 from gangline.ps.link import RemoteLink, ask
 
 # If the mover dies, its blocks thaw after this time where they are. It puts a map in force only well before that.
@@ -51,6 +51,9 @@ def announce(address: str, lead: str, *, job: str) -> None:
             servers = _servers(lead, job)
             if address not in servers:
                 logger.info("joined under map %d", resize([*servers, address], job=job))
+            return
+        except SettingsError as error:
+            logger.error("this server is given no share: %s", error)
             return
         except (OSError, ParameterServerError) as error:
             logger.debug("not joined yet: %s", error)
@@ -92,7 +95,7 @@ def _carry(source: RemoteLink, numbers: list[int], proposed: BlockMap, links: di
     for block in frozen.blocks:
         size = m.moved_bytes(block)
         target = links[proposed.servers[proposed.blocks[block.number].server]]
-        ask(target, m.Install(proposed.version, block), [payload[offset : offset + size]])
+        ask(target, m.Install(proposed.version, block, frozen.training), [payload[offset : offset + size]])
         offset += size
 
 

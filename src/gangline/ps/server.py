@@ -30,6 +30,8 @@ from gangline.ps.wire import SHARED
 from gangline.runtime.peers import split_address
 
 TICK_SECONDS = 0.1
+# While workers wait for a snapshot that another thread writes.
+AWAITED_TICK_SECONDS = 0.005
 BACKLOG = 256
 logger = logging.getLogger(__name__)
 
@@ -81,7 +83,8 @@ class Server:
         self._selector.close()
 
     def _serve_once(self) -> None:
-        for key, mask in self._selector.select(TICK_SECONDS):
+        awaited = self._parked and self._snapshots and self._snapshots.busy
+        for key, mask in self._selector.select(AWAITED_TICK_SECONDS if awaited else TICK_SECONDS):
             self._turn(key.data, mask)
         self._tick(time.monotonic())
 
@@ -199,21 +202,25 @@ class Server:
                 self._drop(connection)
 
     def _write_snapshots(self, snapshots: Snapshots, now: float) -> None:
-        self._collect(snapshots)
+        if self._collect(snapshots):
+            self._ask_again(now)  # workers may wait for it
         # Blocks that came or went are written at once: until then a crash would lose them, or who has them.
         moved = self._layout() != self._written_layout
-        if (moved or now >= self._snapshot_due) and not snapshots.busy:
+        wanted = self.service.store.snapshot_wanted
+        if (moved or wanted or now >= self._snapshot_due) and not snapshots.busy:
             self._written_layout = self._layout()
             snapshots.begin()
             self._snapshot_due = now + self._settings.snapshot_seconds
 
     @staticmethod
-    def _collect(snapshots: Snapshots, *, wait: bool = False) -> None:
+    def _collect(snapshots: Snapshots, *, wait: bool = False) -> bool:
+        """Whether a snapshot came to its end, good or bad."""
         try:
-            snapshots.collect(wait=wait)
+            return snapshots.collect(wait=wait)
         except OSError as error:
             # Serving on without a snapshot beats not serving: the next one is tried in its turn.
             logger.error("snapshot not written: %s", error)
+            return True
 
 
 def _is_number(host: str) -> bool:

@@ -59,7 +59,7 @@ class ServerGroup:
         self._must_repair = False
         lead_link, self.joined = self._first_join()
         self._build_peers(lead_link)
-        self._local = LocalUpdate(self.joined.optimizer, self.joined.learning_rate, image)
+        self._local = LocalUpdate(self.joined.training, image)
 
     def begin(self) -> None:
         """Agree on the first values: upload them if it is this worker's turn, then take what the servers hold."""
@@ -134,8 +134,13 @@ class ServerGroup:
 
     def rejoin(self, lead: Link) -> None:
         """Take the lease again, as the same process."""
-        known = {"incarnation": self.joined.incarnation, "clock": self.clock, "map": self.joined.map}
-        request = m.structs_replace(self.join_request, **known)
+        request = m.structs_replace(
+            self.join_request,
+            incarnation=self.joined.incarnation,
+            clock=self.clock,
+            map=self.joined.map,
+            training=self.joined.training,
+        )
         reply = ask(lead, request)
         assert isinstance(reply, m.Joined)
         self.joined = reply
@@ -199,7 +204,7 @@ class ServerGroup:
             peer.link = peer.link or self._dial(peer.address)
         if not turn.ready:
             for peer in self.peers:
-                peer.initialise()
+                peer.initialise(self.joined.training)
             ask(lead, m.Ready(self.join_request.worker))
         self.pull()
         if not all(peer.link for peer in self.peers):
@@ -260,7 +265,7 @@ class ServerGroup:
             self.rejoin(peer.link)
             if self.joined.map.version != peer.map_version:
                 raise OldMapError("the lead has a new map")
-        peer.catch_up(self.log, self.clock)
+        peer.catch_up(self.log, self.clock, self.joined.training)
         if peer is self.peers[0] and not self.joined.ready:
             ask(peer.link, m.Ready(self.join_request.worker))  # it lost everything, and has it again
 
@@ -285,7 +290,30 @@ class ServerGroup:
 
     def _settle(self) -> None:
         confirmed = min(peer.confirmed for peer in self.peers)
-        self.log.settle(confirmed=confirmed, durable=min(peer.durable for peer in self.peers))
+        self.log.forget(min(peer.durable for peer in self.peers))
+        self._make_room(confirmed)
+        self.log.keep_last()
         steps, nbytes = self.log.unconfirmed(confirmed)
         if steps > self._limits.outage_steps or nbytes > self._limits.outage_bytes:
             self.wait_for_servers()
+
+    def _make_room(self, confirmed: int) -> None:
+        """Wait for snapshots when more pushes are confirmed than can be kept until then.
+
+        While a server is away nothing is given up: the limits of an outage hold, and it will be told what it lacks.
+        """
+        while self._all_up() and self.log.overfull(confirmed):
+            oldest = self.log.first_sequence
+            if self._limits.retained_bytes:
+                self._persist(oldest)
+            if self._all_up() and self.log.first_sequence == oldest:
+                self.log.drop(confirmed)  # nothing else helps: nothing is to be kept, or a disk does not take it
+
+    def _persist(self, sequence: int) -> None:
+        asked = [peer for peer in self.peers if self._try(peer, peer.send_persist, sequence)]
+        for peer in asked:
+            self._try(peer, peer.receive_persisted)
+        self.log.forget(min(peer.durable for peer in self.peers))
+
+    def _all_up(self) -> bool:
+        return all(peer.link for peer in self.peers)

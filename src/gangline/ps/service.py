@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gangline.ps import messages as m
+from gangline.ps.agreement import Agreement
 from gangline.ps.blocks import Array
 from gangline.ps.coordinator import Coordinator
 from gangline.ps.errors import ParameterServerError, ShapeMismatchError, WireError
@@ -53,8 +54,9 @@ class Service:
     """The requests of one server; with a coordinator it is the lead."""
 
     def __init__(self, settings: Settings, servers: tuple[str, ...], *, lead: bool) -> None:
-        self.store = Store(settings)
-        self.coordinator = Coordinator(servers, settings) if lead else None
+        agreement = Agreement(settings)
+        self.store = Store(agreement)
+        self.coordinator = Coordinator(servers, agreement, lease_seconds=settings.lease_seconds) if lead else None
         self._table: dict[type, Callable[[Any, Exchange], Answer | None]] = {
             m.Push: self._push,
             m.Pull: self._pull,
@@ -76,6 +78,7 @@ class Service:
             m.Install: self._install,
             m.Commit: self._commit,
             m.Forget: self._forget,
+            m.Persist: self._persist,
         }
 
     def handle(self, request: m.Request, exchange: Exchange) -> Answer | None:
@@ -172,9 +175,11 @@ class Service:
         for block in held:
             block.frozen_until = exchange.now + message.seconds
         arrays = [array for block in held for array in (block.value, *block.state.values())]
-        return Answer(m.Frozen(tuple(block.describe() for block in held)), arrays, [block.pin for block in held])
+        frozen = m.Frozen(tuple(block.describe() for block in held), self.store.agreement.training)
+        return Answer(frozen, arrays, [block.pin for block in held])
 
     def _install(self, message: m.Install, exchange: Exchange) -> Answer:
+        self.store.agreement.settle(message.training)
         block = message.block
         kinds = [(block.dtype, block.size), *((dtype, size) for _, dtype, size in block.states)]
         value, *states = (array.copy() for array in _cut(exchange.payload, kinds))
@@ -189,6 +194,10 @@ class Service:
     def _forget(self, message: m.Forget, exchange: Exchange) -> Answer:
         self.store.forget(message.blocks, message.map_version)
         return Answer(m.Done())
+
+    def _persist(self, message: m.Persist, exchange: Exchange) -> Answer | None:
+        persisted = self.store.persist(message)
+        return Answer(persisted) if persisted else None
 
 
 def _gradients(held: Sequence[HeldBlock], exchange: Exchange) -> list[Array]:

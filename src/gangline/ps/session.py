@@ -75,8 +75,8 @@ class Session:
         self._image = image
         self._servers = servers
         self._number = {tensor.name: number for number, tensor in enumerate(tensors)}
-        self._rule = parse_consistency(servers.joined.consistency)
-        self._policy = NonFinitePolicy(servers.joined.non_finite)
+        self._rule = parse_consistency(servers.joined.training.consistency)
+        self._policy = NonFinitePolicy(servers.joined.training.non_finite)
         self._sequence = 0
         self._heartbeat = heartbeat
         self._order: tuple[int, NDArray[np.intp]] | None = None
@@ -241,7 +241,8 @@ def connect(
     """Join the job's parameter servers with a model's named arrays (anything NumPy can view: torch, JAX on the CPU).
 
     The first worker's values become everybody's. An observer pulls but is waited for by nobody. In a program that has
-    no servers the same session runs in this process alone, by `settings`; with servers, theirs hold.
+    no servers the same session runs in this process alone, by `settings`. With servers, `settings` become theirs if
+    they were given none, and must agree with theirs otherwise; without `settings`, whatever the servers do is right.
     """
     here = replica or runtime.current()
     arrays = {name: as_array(value) for name, value in model.items()}
@@ -256,7 +257,13 @@ def connect(
         dial = partial(_dial_in_process, Service(settings or Settings(), addresses, lead=True), image)
     else:
         dial = partial(RemoteLink, job=here.job_id, sender=here.name, image=image if shared_memory else None)
-    join = m.Join(here.name, tensors, proposed=time.time_ns() // 1_000_000, observer=observer and not alone)
+    join = m.Join(
+        here.name,
+        tensors,
+        proposed=time.time_ns() // 1_000_000,
+        observer=observer and not alone,
+        training=settings.training if settings else None,
+    )
     try:
         servers = ServerGroup(addresses[0], dial, image, join, limits or Limits())
     except BaseException:

@@ -1,11 +1,13 @@
-"""One job's choices for its parameter servers. `serve` takes them; `connect` uses them when there are no servers."""
+"""One job's choices for its parameter servers. `serve` takes them; `connect` brings them along, or uses them alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gangline.ps.consistency import Consistency, parse_consistency
+import msgspec
+
+from gangline.ps.consistency import parse_consistency
 from gangline.ps.errors import SettingsError
 from gangline.ps.optimizers import find_optimizer
 
@@ -18,9 +20,21 @@ class NonFinitePolicy(StrEnum):
     STOP = "stop"  # the push raises, and so does every later one of the job
 
 
+class Training(msgspec.Struct, frozen=True, array_like=True):
+    """The part of the settings on which servers and workers must agree. Travels with joins and blocks."""
+
+    optimizer: str
+    learning_rate: float
+    consistency: str
+    non_finite: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Optimizer, learning rate, consistency and times. Wrong values are refused here, before anything starts."""
+    """Optimizer, learning rate, consistency and times. Wrong values are refused here, before anything starts.
+
+    With `from_workers` a server takes the first four from the first worker that joins (see agreement.py).
+    """
 
     optimizer: str = "sgd"
     learning_rate: float = 0.01
@@ -28,6 +42,7 @@ class Settings:
     non_finite: str = "reject"
     lease_seconds: float = 10.0
     snapshot_seconds: float = 5.0
+    from_workers: bool = False
 
     def __post_init__(self) -> None:
         parse_consistency(self.consistency)
@@ -39,6 +54,6 @@ class Settings:
                 raise SettingsError(f"{name} must be above zero, not {getattr(self, name)}")
 
     @property
-    def rule(self) -> Consistency:
-        """The consistency as a value."""
-        return parse_consistency(self.consistency)
+    def training(self) -> Training:
+        """What a server and its workers must agree on."""
+        return Training(self.optimizer, float(self.learning_rate), self.consistency, self.non_finite)

@@ -15,6 +15,7 @@ import msgspec
 from gangline.ps.blocks import Array
 from gangline.ps.coordinator import Coordinator, CoordinatorState
 from gangline.ps.messages import MovedBlock
+from gangline.ps.settings import Training
 from gangline.ps.store import Identity, Pin, Store
 from gangline.runtime import Checkpoints, load_arrays, save_arrays
 
@@ -29,6 +30,7 @@ class SnapshotState(msgspec.Struct, array_like=True):
     blocks: list[MovedBlock]
     handled: dict[str, Identity]
     coordinator: CoordinatorState | None
+    training: Training | None
 
 
 class Snapshots:
@@ -37,6 +39,7 @@ class Snapshots:
     def __init__(self, directory: Path, store: Store, coordinator: Coordinator | None) -> None:
         self._checkpoints = Checkpoints(directory, keep=KEEP)
         self._store = store
+        self._store.keeps_snapshots = True
         self._coordinator = coordinator
         self._next = 1 + max((checkpoint.step for checkpoint in self._checkpoints.all()), default=0)
         self._writer: threading.Thread | None = None
@@ -52,6 +55,8 @@ class Snapshots:
         if checkpoint is None:
             return False
         state = msgspec.msgpack.decode((checkpoint.path / STATE_FILE).read_bytes(), type=SnapshotState)
+        if state.training and not self._store.agreement.settled:
+            self._store.agreement.settle(state.training)
         arrays = load_arrays(checkpoint.path)
         for block in state.blocks:
             states = {name: arrays[f"{block.number}.{name}"] for name, _, _ in block.states}
@@ -68,8 +73,10 @@ class Snapshots:
 
     def begin(self) -> None:
         """Start writing the state of this instant; does nothing while one is being written or nothing changed."""
-        if self._writer or (self._store.changes == self._changes and not self._coordinator):
+        wanted = self._store.snapshot_wanted
+        if self._writer or (self._store.changes == self._changes and not self._coordinator and not wanted):
             return
+        self._store.snapshot_wanted = False
         self._changes = self._store.changes
         arrays: dict[str, Array] = {}
         blocks = [block.describe() for block in self._store.blocks.values()]
@@ -80,14 +87,16 @@ class Snapshots:
             self._pins.append(block.pin)
         self._handled = dict(self._store.handled)
         coordinator = self._coordinator.state() if self._coordinator else None
-        state = SnapshotState(self._store.map_version, blocks, self._handled, coordinator)
+        agreement = self._store.agreement
+        training = agreement.training if agreement.settled else None
+        state = SnapshotState(self._store.map_version, blocks, self._handled, coordinator, training)
         self._writer = threading.Thread(target=self._write, args=(_writing(state, arrays),), name="snapshot")
         self._writer.start()
 
-    def collect(self, *, wait: bool = False) -> None:
-        """Take note of a snapshot that has been written; raises what went wrong while writing it."""
+    def collect(self, *, wait: bool = False) -> bool:
+        """Take note of a snapshot that has been written, if one has; raises what went wrong while writing it."""
         if self._writer is None or (self._writer.is_alive() and not wait):
-            return
+            return False
         self._writer.join()
         self._writer = None
         for pin in self._pins:
@@ -96,9 +105,12 @@ class Snapshots:
         if self._error:
             error, self._error = self._error, None
             self._changes = -1
+            self._store.disk_fails = True
             raise error
+        self._store.disk_fails = False
         # Only what two snapshots hold counts as durable: the newest may turn out corrupt.
         self._store.durable, self._previous = self._previous, self._handled
+        return True
 
     def _write(self, write: Callable[[Path], None]) -> None:
         try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gangline.ps.agreement import Agreement
 from gangline.ps.blocks import Array
 from gangline.ps.consistency import Mode
 from gangline.ps.errors import (
@@ -21,9 +22,9 @@ from gangline.ps.errors import (
     ReplacedError,
     ShapeMismatchError,
 )
-from gangline.ps.messages import AskPosition, Initialise, MovedBlock, Position, Push, Pushed
-from gangline.ps.optimizers import State, find_optimizer
-from gangline.ps.settings import NonFinitePolicy, Settings
+from gangline.ps.messages import AskPosition, Initialise, MovedBlock, Persist, Persisted, Position, Push, Pushed
+from gangline.ps.optimizers import State
+from gangline.ps.settings import NonFinitePolicy
 
 Identity = tuple[int, int]  # incarnation and sequence: ordered as pushes are
 BEFORE_ALL: Identity = (0, 0)
@@ -78,20 +79,22 @@ class HeldBlock:
 class Store:
     """The blocks of one server and the rule by which pushes change them."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._rule = settings.rule
-        self._optimizer = find_optimizer(settings.optimizer)
-        self._learning_rate = settings.learning_rate
-        self._policy = NonFinitePolicy(settings.non_finite)
+    def __init__(self, agreement: Agreement) -> None:
+        self.agreement = agreement
         self._stopped = ""
         self.blocks: dict[int, HeldBlock] = {}
         self.map_version = 0
         self.handled: dict[str, Identity] = {}
         self.durable: dict[str, Identity] = {}
+        self.keeps_snapshots = False
+        self.snapshot_wanted = False
+        self.disk_fails = False
         self.changes = 0
 
     def initialise(self, message: Initialise, values: Sequence[Array]) -> None:
         """Give blocks their first values; those that have values keep them."""
+        if message.training:
+            self.agreement.settle(message.training)
         block_map, numbers = message.map, message.blocks
         self.map_version = max(self.map_version, block_map.version)
         for number, value in zip(numbers, values, strict=True):
@@ -117,11 +120,11 @@ class Store:
         self._check_alive()
         if not self._all_finite(push, gradients):
             return self._answer(push, held, 0, applied=False)
-        if self._rule.mode is Mode.BSP:
+        if self.agreement.rule.mode is Mode.BSP:
             self._collect(push, held, gradients)
             return self._answer(push, held, 0, applied=True)
         staleness = max((block.version - base for block, base in zip(held, push.bases, strict=True)), default=0)
-        weight = 1.0 if push.replay else self._rule.weight(staleness)
+        weight = 1.0 if push.replay else self.agreement.rule.weight(staleness)
         identity = (push.incarnation, push.sequence)
         for block, gradient in zip(held, gradients, strict=True):
             if self._is_news(block, push.worker, identity):
@@ -138,6 +141,22 @@ class Store:
             for number in sorted(number for number in block.pending if number <= clock):
                 self._close(block, block.pending.pop(number))
             block.closed = max(block.closed, clock)
+
+    def durable_of(self, worker: str, incarnation: int) -> int:
+        """The last push of this process that need not be kept any longer.
+
+        Without snapshots that is the last one handled: a server that dies then loses all, and is rebuilt from values.
+        """
+        durable = (self.durable if self.keeps_snapshots else self.handled).get(worker, BEFORE_ALL)
+        return durable[1] if durable[0] == incarnation else 0
+
+    def persist(self, ask: Persist) -> Persisted | None:
+        """Have a snapshot written unless two hold the push already; None until they do, or the disk has failed."""
+        durable = self.durable_of(ask.worker, ask.incarnation)
+        if durable >= ask.sequence or not self.keeps_snapshots or self.disk_fails:
+            return Persisted(durable)
+        self.snapshot_wanted = True
+        return None
 
     def position(self, ask: AskPosition, held: Sequence[HeldBlock]) -> Position:
         """The last push of this process that all the blocks hold."""
@@ -164,7 +183,8 @@ class Store:
         if gradient.size != block.value.size:
             raise ShapeMismatchError(f"block {block.number} has {block.value.size} elements, not {gradient.size}")
         block.make_writable()
-        self._optimizer.apply(block.value, gradient, block.state, self._learning_rate * scale)
+        rate = self.agreement.training.learning_rate * scale
+        self.agreement.optimizer.apply(block.value, gradient, block.state, rate)
         block.version += 1
         self.changes += 1
 
@@ -194,9 +214,8 @@ class Store:
         return seen < identity
 
     def _answer(self, push: Push, held: Sequence[HeldBlock], staleness: int, *, applied: bool) -> Pushed:
-        durable = self.durable.get(push.worker, BEFORE_ALL)
-        sequence = durable[1] if durable[0] == push.incarnation else 0
-        return Pushed(tuple(block.version for block in held), staleness, applied, sequence)
+        durable = self.durable_of(push.worker, push.incarnation)
+        return Pushed(tuple(block.version for block in held), staleness, applied, durable)
 
     def _check_alive(self) -> None:
         if self._stopped:
@@ -206,9 +225,9 @@ class Store:
         if all(is_finite(gradient) for gradient in gradients):
             return True
         message = f"push {push.sequence} of {push.worker} holds NaN or infinity"
-        if self._policy is NonFinitePolicy.SKIP:
+        if self.agreement.policy is NonFinitePolicy.SKIP:
             return False
-        if self._policy is NonFinitePolicy.STOP:
+        if self.agreement.policy is NonFinitePolicy.STOP:
             self._stopped = f"training stopped: {message}"
         raise NonFiniteGradientError(message)
 
