@@ -5,21 +5,26 @@ a change without looking at it.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gangline.engines.kubernetes.archives import Archive, archive_to_config_maps
 from gangline.engines.kubernetes.installation import Installation, installation_objects
 from gangline.engines.kubernetes.manifests import (
     Surroundings,
-    gang_to_code,
+    archive_metadata,
     gang_to_hosts,
     gang_to_network_policy,
     gang_to_pods,
     gang_to_service,
 )
+from gangline.engines.kubernetes.names import Part
+from gangline.engines.kubernetes.staging import Stock
 from gangline.kube import OwnerReference
 from gangline.model import (
+    DataMove,
     Framework,
     Gang,
     GangId,
@@ -90,12 +95,29 @@ def training() -> list[object]:
         gpu_resources={NodeName("node-1"): "amd.com/gpu"},
         priority_classes=((0, "gangline-low"), (75, "gangline-high"), (100, "gangline-critical")),
     )
+    code, bodies = archive_to_config_maps(b"archive", archive_metadata(gang, around, Part.CODE))
+    around = replace(around, stock=Stock(code=code))
     return [
         gang_to_service(gang, around),
         gang_to_network_policy(gang, around),
-        gang_to_code(gang, b"archive", around),
+        *bodies,
         *gang_to_pods(gang, gang.replicas, around),
     ]
+
+
+def data() -> list[object]:
+    spec = make_spec(
+        image="acme/mnist:1",
+        inputs=(
+            DataMove("/home/me/mnist", "$DATA_DIR"),
+            DataMove("s3://bucket/more", "$DATA_DIR/more"),
+            DataMove("pvc://sets/labels", "$DATA_DIR/labels"),
+        ),
+        outputs=(DataMove("$RESULT_DIR", "pvc://keep/$JOB_NAME"),),
+    )
+    gang = gang_of(spec)
+    sent = Archive(name="mnist-inputs-0", digest="0" * 64, parts=2)
+    return list(gang_to_pods(gang, gang.replicas, Surroundings(owner=OWNER, stock=Stock(inputs={0: sent}))))
 
 
 def solo() -> list[object]:
@@ -134,7 +156,7 @@ def installation() -> list[object]:
 
 
 @pytest.mark.parametrize(
-    "render", [training, solo, template, mpi, long_names, installation], ids=lambda each: each.__name__
+    "render", [training, data, solo, template, mpi, long_names, installation], ids=lambda each: each.__name__
 )
 def test_objects_are_as_written(render) -> None:  # type: ignore[no-untyped-def]  # one of the functions above
     file = FOLDER / f"{render.__name__}.json"

@@ -9,7 +9,7 @@ import pytest
 from gangline.dialects import CleanPods, Translation, read, read_plain
 from gangline.dialects.kubeflow import ENDLESS, KINDS, expand_references
 from gangline.dialects.native import job_from_plain, job_to_plain
-from gangline.model import Framework, Resources, Restart, Retry, RoleName, Success, Toleration
+from gangline.model import Clean, Framework, Resources, Restart, Retry, RoleName, Success, Toleration
 
 Builder = Callable[..., dict[str, Any]]
 
@@ -180,7 +180,11 @@ class TestRestart:
         self, job: Builder, replica: Builder, policy: str, restart: Restart, retry: Retry, attempts: int
     ) -> None:
         spec = translate(job("TFJob", {"Worker": replica(restart=policy)})).spec
-        assert (spec.roles[0].restart, spec.policy.retry, spec.policy.max_attempts) == (restart, retry, attempts)
+        assert (spec.roles[0].restart, spec.retry_of(spec.roles[0].name), spec.policy.max_attempts) == (
+            restart,
+            retry,
+            attempts,
+        )
 
     def test_strict_restarts_replicas_one_by_one(self, job: Builder, replica: Builder) -> None:
         spec = translate(job("TFJob", {"Worker": replica(restart="OnFailure")}), strict=True).spec
@@ -190,10 +194,24 @@ class TestRestart:
         spec = translate(job("TFJob", {"Worker": replica(restart="OnFailure")}, runPolicy={"backoffLimit": 3})).spec
         assert (spec.policy.max_attempts, spec.policy.max_replica_restarts) == (4, 3)
 
-    def test_exit_code_beside_another_policy_is_noted(self, job: Builder, replica: Builder) -> None:
-        translation = translate(job("TFJob", {"Worker": replica(restart="ExitCode"), "PS": replica(restart="Always")}))
-        assert translation.spec.policy.retry is Retry.ANY
-        assert len(translation.notes) == 2
+    def test_exit_code_counts_for_its_own_replica_type_alone(self, job: Builder, replica: Builder) -> None:
+        spec = translate(job("TFJob", {"Worker": replica(restart="ExitCode"), "PS": replica(restart="Always")})).spec
+        assert (spec.retry_of(RoleName("worker")), spec.retry_of(RoleName("ps"))) == (Retry.SIGNALS, Retry.ANY)
+
+    @pytest.mark.parametrize(
+        ("policy", "strict", "want"),
+        [
+            ("All", False, Clean.ALL),
+            ("Running", False, Clean.RUNNING),
+            ("None", False, Clean.NONE),
+            ("None", True, Clean.LEAVE),
+        ],
+    )
+    def test_what_still_runs_at_the_end_is_left_alone_only_when_strict(
+        self, job: Builder, replica: Builder, policy: str, strict: bool, want: Clean
+    ) -> None:
+        document = job("TFJob", {"Worker": replica()}, runPolicy={"cleanPodPolicy": policy})
+        assert translate(document, strict=strict).spec.policy.clean is want
 
 
 class TestRunPolicy:
@@ -282,7 +300,7 @@ spec:
             ("ps", 1, 2223, Restart.NEVER),
             ("worker", 2, 2222, Restart.GANG),
         ]
-        assert (spec.policy.retry, spec.origin) == (Retry.SIGNALS, "kubeflow.org/v1alpha1 TFJob")
+        assert (spec.retry_of(RoleName("worker")), spec.origin) == (Retry.SIGNALS, "kubeflow.org/v1alpha1 TFJob")
         assert "tfReplicaSpecs" in translation.notes[0]
         assert "kube-batchd asks for a gang" in translation.notes[1]
 

@@ -198,3 +198,16 @@ spec:
     def test_framework_names(self) -> None:
         for framework in Framework:
             assert job_from_plain(minimal(framework=framework.value)).framework is framework
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("metadata: {name: a, queue: red, priority: high}\nspec: {command: x}\n", id="metadata"),
+        pytest.param("metadata: {name: a}\nspec: {command: x, queue: red, priority: high}\n", id="spec"),
+        pytest.param("metadata: {name: a, queue: red}\nspec: {command: x, queue: red, priority: 75}\n", id="both"),
+    ],
+)
+def test_queue_and_priority_may_stand_in_metadata_or_in_spec(text: str) -> None:
+    job = read_job(text)
+    assert (job.queue, job.priority) == ("red", 75)

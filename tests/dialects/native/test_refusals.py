@@ -30,6 +30,14 @@ CASES = {
         "lower",
         None,
     ),
+    "two queues": (
+        "metadata: {name: a, queue: red}\nspec:\n  command: x\n  queue: blue\n",
+        4,
+        "spec.queue",
+        "'blue' here and 'red' in metadata.queue",
+        "one queue",
+        None,
+    ),
     "unknown top field": ("specs: {}\n", 1, "specs", "unknown field 'specs'", "spec", "spec"),
     "unknown spec field": (HEAD + "  commnd: x\n", 3, "spec.commnd", "unknown field", "command", "command"),
     "unknown role field": (

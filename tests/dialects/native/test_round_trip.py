@@ -10,6 +10,7 @@ from gangline.dialects.document import compact_json
 from gangline.dialects.native import job_from_plain, job_to_plain, read_job
 from gangline.dialects.native.policy import EFFECTS, OPERATORS
 from gangline.model import (
+    Clean,
     DataMove,
     Framework,
     JobSpec,
@@ -53,6 +54,7 @@ policies = st.builds(
     grace_seconds=seconds,
     expected_seconds=st.none() | seconds,
     preemptible=st.booleans(),
+    clean=st.sampled_from(Clean),
 )
 placements = st.builds(
     PlacementRule,
@@ -92,6 +94,7 @@ def roles(draw: st.DrawFn, name: str) -> RoleSpec:
         env=draw(variables),
         resources=draw(resources),
         restart=draw(st.none() | st.sampled_from(Restart)),
+        retry=draw(st.none() | st.sampled_from(Retry)),
         port=draw(st.integers(1, 65535)),
         pod_template_json=template,
     )

@@ -1,5 +1,7 @@
 """Sweep files: read, refused with their line, and written back."""
 
+import json
+
 import pytest
 
 from gangline.dialects.native import read_sweep, sweep_from_plain, sweep_to_plain
@@ -35,6 +37,12 @@ def test_a_sweep_is_read_with_its_values_as_they_are_written() -> None:
 def test_what_is_written_reads_back_equal() -> None:
     spec = read_sweep(TEXT)
     assert sweep_from_plain(sweep_to_plain(spec)) == spec
+
+
+def test_order_survives_a_keeper_that_sorts_names() -> None:
+    spec = read_sweep(TEXT.replace("layers: [1, 2, 3]", "zeta: [1, 2, 3]"))
+    kept = json.loads(json.dumps(sweep_to_plain(spec, ordered=True), sort_keys=True))
+    assert sweep_from_plain(kept) == spec
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,19 @@ class FakeCluster:
         await self._write(lambda: self._put(resource.plural, name, dict(body), resource))
         return self._read(resource, name)
 
+    async def patch(self, resource: Resource[Any], name: str, patch: Mapping[str, Any], **_: object) -> Any:
+        """Merge annotations, which is all that the engine patches."""
+
+        def act() -> None:
+            if (resource.plural, name) not in self.objects:
+                raise NotFoundError(f"no {name}", status=404)
+            body = self.objects[resource.plural, name]
+            given = {**body["metadata"].get("annotations", {}), **patch["metadata"]["annotations"]}
+            self.change(resource, name, {**body, "metadata": {**body["metadata"], "annotations": given}})
+
+        await self._write(act)
+        return self._read(resource, name)
+
     async def delete(self, resource: Resource[Any], name: str, **_: object) -> None:
         """Delete at once: the kubelet here is quick."""
 

@@ -8,7 +8,7 @@ import pytest
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.news import Circumstances, pod_news, refused_by_node
 from gangline.kube import Pod
-from gangline.lifecycle.events import GangFailed, ReplicaExited, ReplicaLost, ReplicaStarted
+from gangline.lifecycle.events import DownloadStarted, GangFailed, ReplicaExited, ReplicaLost, ReplicaStarted
 from gangline.model import GangId, JobId, ReplicaId, RoleName, Timestamp
 
 KEY = ReplicaKey(GangId(JobId("job-1"), 2), ReplicaId(RoleName("worker"), 0), 1)
@@ -70,6 +70,22 @@ CASES: dict[str, tuple[Pod, dict[str, bool], list[tuple[type, Any]]]] = {
         make_pod(None, phase="Failed", initContainerStatuses=[{"name": "gangline-code", "state": terminated(2)}]),
         {},
         [(GangFailed, "InitContainerFailed")],
+    ),
+    "fetching its inputs": (
+        make_pod(None, initContainerStatuses=[{"name": "gangline-inputs", "state": RUNNING}]),
+        {},
+        [(DownloadStarted, None)],
+    ),
+    "inputs cannot be fetched": (
+        make_pod(
+            None,
+            phase="Failed",
+            initContainerStatuses=[
+                {"name": "gangline-inputs", "state": terminated(3, message="Traceback\ns3://b/x is not there\n")}
+            ],
+        ),
+        {},
+        [(DownloadStarted, None), (GangFailed, "InputsFailed")],
     ),
     "refused by the kubelet": (
         make_pod(None, phase="Failed", reason="OutOfcpu", message="no cpu"),
@@ -137,3 +153,13 @@ def test_times_are_the_kubelets() -> None:
 def test_a_refusal_is_told_from_a_failure() -> None:
     assert refused_by_node(make_pod(None, phase="Failed", reason="OutOfpods"))
     assert not refused_by_node(make_pod(terminated(1), phase="Failed"))
+
+
+@pytest.mark.parametrize(("code", "want_permanent"), [(3, True), (1, False)], ids=["for good", "for now"])
+def test_a_failed_fetch_repeats_the_movers_last_words_and_whether_for_good(code: int, want_permanent: bool) -> None:
+    state = terminated(code, message="Traceback\ns3://b/x is not there\n")
+    pod = make_pod(None, initContainerStatuses=[{"name": "gangline-inputs", "state": state}])
+    failed = [event for event in pod_news(KEY, pod, Circumstances(now=NOW)) if isinstance(event, GangFailed)]
+    assert [(event.message, event.permanent) for event in failed] == [
+        ("worker-0: s3://b/x is not there", want_permanent)
+    ]

@@ -10,11 +10,11 @@ from gangline.errors import InvalidInputError, StorageError
 from gangline.kube import GenericObject
 from gangline.model import Job, Phase, Queue, QueueName, Resources, Tenant
 from gangline.storage.interface import Record
-from gangline.storage.kubernetes.announcer import record_to_event
 from gangline.storage.kubernetes.definitions import DEFINITIONS
+from gangline.storage.kubernetes.native_records import NATIVE
+from gangline.storage.kubernetes.records import Kept
 from gangline.storage.kubernetes.wire import (
     FINALIZER,
-    Kept,
     appended,
     job_to_object,
     job_to_status,
@@ -38,7 +38,7 @@ def record(message: str, phase: Phase = Phase.QUEUED) -> Record:
 
 
 def round_trip(job: Job) -> Kept:
-    return object_to_job(stored(job_to_object(job, [record("first")], namespace="red", name=job.name)), RED)
+    return object_to_job(stored(job_to_object(job, [record("first")], namespace="red", name=job.name)), RED, NATIVE)
 
 
 def test_a_new_job_is_whole_in_one_object() -> None:
@@ -53,27 +53,31 @@ def test_the_status_is_the_record_from_then_on() -> None:
     job = make_running_job(tenant=RED)
     body = job_to_object(make_job(tenant=RED), [], namespace="red", name="mnist")
     journal = appended((), [record("first"), record("second")])
-    kept = object_to_job(stored({**body, "status": job_to_status(job, journal)}), RED)
+    kept = object_to_job(stored({**body, "status": job_to_status(job, journal)}), RED, NATIVE)
     assert kept.job == job
     assert [entry.number for entry in kept.journal] == [1, 2]
 
 
 def test_a_job_applied_by_hand_begins_when_it_was_created() -> None:
     body = {"metadata": {"name": "mnist"}, "spec": {"command": "python train.py", "queue": "fast", "priority": "high"}}
-    job = object_to_job(stored(body), RED).job
+    job = object_to_job(stored(body), RED, NATIVE).job
     assert (job.id, job.created_at, job.phase) == ("uid-1", START, Phase.QUEUED)
     assert (job.spec.queue, job.spec.priority, job.spec.tenant) == ("fast", 75, "red")
 
 
 def test_a_namesake_of_a_job_that_is_going_keeps_its_own_name() -> None:
     job = make_job(tenant=RED)
-    assert object_to_job(stored(job_to_object(job, [], namespace="red", name="mnist-2")), RED).job.name == "mnist"
+    assert (
+        object_to_job(stored(job_to_object(job, [], namespace="red", name="mnist-2")), RED, NATIVE).job.name == "mnist"
+    )
 
 
 def test_a_spec_that_is_no_job_names_the_field() -> None:
     with pytest.raises(StorageError, match=r"red/mnist.*replicas"):
         object_to_job(
-            stored({"metadata": {"name": "mnist", "namespace": "red"}, "spec": {"command": "x", "replicas": 0}}), RED
+            stored({"metadata": {"name": "mnist", "namespace": "red"}, "spec": {"command": "x", "replicas": 0}}),
+            RED,
+            NATIVE,
         )
 
 
@@ -116,7 +120,8 @@ def test_queues_survive(queue: Queue) -> None:
 
 def test_an_event_repeats_itself_under_the_same_name() -> None:
     kept = round_trip(make_job(tenant=RED))
-    one, two = (record_to_event(kept, replace(record("no", Phase.FAILED), number=number)) for number in (1, 2))
+    records = [replace(record("no", Phase.FAILED), number=number) for number in (1, 2)]
+    one, two = (event for each in records for event in NATIVE.events(kept, each))
     assert one == two
     assert (one["type"], one["message"], one["involvedObject"]["uid"]) == ("Warning", "FAILED: no", "uid-1")
 

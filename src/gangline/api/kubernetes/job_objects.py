@@ -3,15 +3,13 @@
 import json
 
 from gangline.api.kubernetes.plain import Plain, given, part, text
-from gangline.dialects.kubeflow import GROUP, KINDS, Kind, job_to_status, time_text
+from gangline.dialects.kubeflow import GROUP, KINDS, Kind, job_to_status, kind_of, time_text
 from gangline.model import Job, Phase
 
 PLURALS = {kind.plural: kind for kind in KINDS.values()}
 _SUSPENDED = frozenset({Phase.HALTING, Phase.HALTED})
 _SERVED = {"v1": frozenset(PLURALS), "v2beta1": frozenset({KINDS["MPIJob"].plural})}
 """Which kinds are served in which version; one object is shown in whichever version is asked for."""
-
-_OLD_SHAPE = f"{GROUP}/v1alpha1"
 
 
 def served_kind(version: str, plural: str) -> Kind | None:
@@ -24,17 +22,9 @@ def served_versions() -> dict[str, list[Kind]]:
     return {version: [PLURALS[plural] for plural in sorted(plurals)] for version, plurals in _SERVED.items()}
 
 
-def kind_of(job: Job) -> Kind | None:
-    """The kind of Kubeflow job this is; None for jobs of another origin, and of one whose shape is no longer served."""
-    version, _, name = (job.spec.origin or "").rpartition(" ")
-    if job.spec.manifest_json is None or version == _OLD_SHAPE:
-        return None
-    return KINDS.get(name)
-
-
 def is_shown(job: Job, kind: Kind | None = None) -> bool:
     """Whether a job is there for clients: of that kind (of any, without one) and not on its way out."""
-    found = kind_of(job)
+    found = kind_of(job.spec)
     return found is not None and not job.deleting and kind in (None, found)
 
 

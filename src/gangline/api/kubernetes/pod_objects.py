@@ -2,10 +2,18 @@
 
 import json
 
-from gangline.api.kubernetes.job_objects import kind_of, owner_reference
+from gangline.api.kubernetes.job_objects import owner_reference
 from gangline.api.kubernetes.plain import Plain, given, items, part, text, texts
-from gangline.dialects.kubeflow import KINDS, Kind, selector_labels, time_text
-from gangline.dialects.kubeflow.status import JOB_ROLE_LABEL, REPLICA_INDEX_LABEL, outlived
+from gangline.dialects.kubeflow import (
+    JOB_ROLE_LABEL,
+    REPLICA_INDEX_LABEL,
+    Kind,
+    kind_of,
+    replica_name,
+    selector_labels,
+    time_text,
+)
+from gangline.dialects.kubeflow.status import outlived
 from gangline.model import Job, Phase, ReplicaId, ReplicaState, ReplicaStatus, RoleName, Timestamp
 
 _LAUNCHER = RoleName("launcher")
@@ -22,10 +30,9 @@ _PHASES = {
 
 
 def pod_name(job: Job, replica: ReplicaId) -> str:
-    """Name a pod; an MPIJob has one launcher, without a number."""
-    if replica.role == _LAUNCHER and kind_of(job) is KINDS["MPIJob"]:
-        return f"{job.name}-{replica.role}"
-    return f"{job.name}-{replica}"
+    """Name a pod."""
+    kind = kind_of(job.spec)
+    return replica_name(kind, job.name, replica) if kind is not None else f"{job.name}-{replica}"
 
 
 def candidates(name: str) -> list[tuple[str, ReplicaId]]:
@@ -42,7 +49,7 @@ def candidates(name: str) -> list[tuple[str, ReplicaId]]:
 
 def pods_of(job: Job) -> list[Plain]:
     """Every pod of a job that is there now: none while it waits, and of a finished job what its clean-up left."""
-    kind = kind_of(job)
+    kind = kind_of(job.spec)
     if kind is None or not (job.holding or job.finished):
         return []
     policy = text(json.loads(job.spec.manifest_json or "{}"), "spec", "runPolicy", "cleanPodPolicy")

@@ -8,7 +8,6 @@ from aiohttp import web
 from gangline import operations
 from gangline.api.kubernetes.answers import list_object, object_answer, stream_answer
 from gangline.api.kubernetes.event_objects import job_to_events
-from gangline.api.kubernetes.job_objects import kind_of
 from gangline.api.kubernetes.plain import Plain, text, texts
 from gangline.api.kubernetes.pod_objects import candidates, pods_of
 from gangline.api.kubernetes.requests import (
@@ -22,6 +21,7 @@ from gangline.api.kubernetes.requests import (
     tenant_of,
 )
 from gangline.api.kubernetes.selectors import equal_value, matches, parse_selector
+from gangline.dialects.kubeflow import kind_of
 from gangline.dialects.kubeflow.status import JOB_NAME_LABEL
 from gangline.engines.interface import LogLine
 from gangline.errors import InvalidInputError, NotFoundError
@@ -83,7 +83,7 @@ async def events(request: web.Request) -> web.Response:
 
 
 async def _events_of(request: web.Request, job: Job) -> list[Plain]:
-    kind = kind_of(job)
+    kind = kind_of(job.spec)
     if kind is None:
         return []
     try:

@@ -37,6 +37,7 @@ class NodeSchema(msgspec.Struct, kw_only=True):
     cordoned: bool
     pods: int
     foreign_pods: int
+    shares_gpus: bool
 
 
 class QueueSchema(msgspec.Struct, kw_only=True):
@@ -48,6 +49,7 @@ class QueueSchema(msgspec.Struct, kw_only=True):
     guarantee: ResourcesSchema
     limit: ResourcesSchema | None
     may_borrow: bool
+    tenants: list[str] = []
 
 
 class NodeUsageSchema(msgspec.Struct, kw_only=True):
@@ -91,6 +93,7 @@ def node_to_schema(node: Node) -> NodeSchema:
         cordoned=node.cordoned,
         pods=node.pods,
         foreign_pods=node.foreign_pods,
+        shares_gpus=node.shares_gpus,
     )
 
 
@@ -103,6 +106,7 @@ def queue_to_schema(queue: Queue) -> QueueSchema:
         guarantee=_resources(queue.guarantee),
         limit=None if queue.limit is None else _resources(queue.limit),
         may_borrow=queue.may_borrow,
+        tenants=list(queue.tenants),
     )
 
 

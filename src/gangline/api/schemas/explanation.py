@@ -1,12 +1,16 @@
 """Why a job waits, on the wire."""
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gangline.api.schemas.moment import moment_or_none
 from gangline.operations import Reason
-from gangline.scheduling import Explanation
+
+if TYPE_CHECKING:
+    # The scheduler and its arrays are slow to import, and a client of a cluster needs neither.
+    from gangline.scheduling import Explanation
 
 
 class ExcludedSchema(msgspec.Struct, kw_only=True):
@@ -48,7 +52,7 @@ def reason_to_schema(reason: Reason) -> ReasonSchema:
     return ReasonSchema(sentences=list(reason.sentences), facts=None if why is None else _facts(why))
 
 
-def _facts(why: Explanation) -> FactsSchema:
+def _facts(why: "Explanation") -> FactsSchema:
     return FactsSchema(
         constraint=why.constraint.value,
         queue=why.queue,

@@ -23,6 +23,7 @@ class ReplicaSchema(msgspec.Struct, kw_only=True, omit_defaults=True):
     exit_code: int | None = None
     message: str = ""
     retry_at: datetime | None = None
+    gpu_slot: int | None = None
 
 
 class PhaseSchema(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -53,6 +54,7 @@ class StatusSchema(msgspec.Struct, kw_only=True, omit_defaults=True):
     finished_at: datetime | None = None
     deadline_at: datetime | None = None
     retry_at: datetime | None = None
+    checkpoint_at: datetime | None = None
     exit_code: int | None = None
     requeue: bool = False
     deleting: bool = False
@@ -135,6 +137,7 @@ def _status(job: Job) -> StatusSchema:
         finished_at=moment_or_none(job.finished_at),
         deadline_at=moment_or_none(job.deadline_at),
         retry_at=moment_or_none(job.retry_at),
+        checkpoint_at=moment_or_none(job.checkpoint_at),
         exit_code=job.exit_code,
         requeue=job.requeue,
         deleting=job.deleting,
@@ -157,4 +160,5 @@ def _replica(status: ReplicaStatus) -> ReplicaSchema:
         exit_code=status.exit_code,
         message=status.message,
         retry_at=moment_or_none(status.retry_at),
+        gpu_slot=status.gpu_slot,
     )

@@ -1,6 +1,5 @@
 """The environment of one replica: our own variables, the framework's, then the user's, who always has the last word."""
 
-import json
 from collections.abc import Callable, Mapping
 
 from gangline.dialects.frameworks.collectives import jax_environment, paddle_environment, xgboost_environment
@@ -34,6 +33,14 @@ def replica_environment(
     a host.
     """
     team = Team.of(spec, addresses)
+    return team_environment(team, replica, hostfile_path=hostfile_path, remote_shell=remote_shell)
+
+
+def team_environment(
+    team: Team, replica: ReplicaId, *, hostfile_path: str | None = None, remote_shell: str | None = None
+) -> dict[str, str]:
+    """Return what ``replica_environment`` does, of one of many replicas of a team."""
+    spec = team.spec
     environment = _own(team, replica)
     if spec.framework is Framework.MPI:
         environment |= mpi_environment(hostfile_path, remote_shell)
@@ -46,9 +53,9 @@ def _own(team: Team, replica: ReplicaId) -> dict[str, str]:
     return {
         "GANGLINE_ROLE": replica.role,
         "GANGLINE_INDEX": str(replica.index),
-        "GANGLINE_RANK": str(team.ranked.index(replica)),
+        "GANGLINE_RANK": str(team.ranks[replica]),
         "GANGLINE_WORLD_SIZE": str(len(team.training)),
-        "GANGLINE_CLUSTER": json.dumps(team.cluster()),
+        "GANGLINE_CLUSTER": team.cluster_text,
         "GANGLINE_ADDRESS": team.endpoint(replica),
         # Without it Python holds its output back until a block is full, and logs appear long after the fact.
         "PYTHONUNBUFFERED": "1",

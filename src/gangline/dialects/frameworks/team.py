@@ -1,7 +1,9 @@
 """Who is in the gang and in which order: the one view of it that every framework's variables are derived from."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from gangline.model import JobSpec, ReplicaId, RoleName
 from gangline.model.spec import SERVICE_ROLES
@@ -13,9 +15,9 @@ _LAUNCHER = RoleName("launcher")
 _WORKER = RoleName("worker")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Team:
-    """The present replicas of a job with their addresses, in rank order.
+    """The present replicas of a job with their addresses, in rank order. Made once for all replicas of a gang.
 
     The lead role comes first, then worker, then the other roles as the job lists them, service roles last: so
     ranks below the number of training replicas are exactly the training replicas.
@@ -32,7 +34,12 @@ class Team:
         ranked = tuple(sorted(addresses, key=lambda replica: (order[replica.role], replica.index)))
         return cls(spec=spec, addresses=addresses, ranked=ranked)
 
-    @property
+    @cached_property
+    def ranks(self) -> Mapping[ReplicaId, int]:
+        """The place of every replica in the order."""
+        return {replica: rank for rank, replica in enumerate(self.ranked)}
+
+    @cached_property
     def training(self) -> tuple[ReplicaId, ...]:
         """The replicas that train, as opposed to those that serve them."""
         return tuple(replica for replica in self.ranked if replica.role not in SERVICE_ROLES)
@@ -69,12 +76,17 @@ class Team:
         host, port = self.addresses[replica]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
+    @cached_property
+    def cluster_text(self) -> str:
+        """What ``cluster`` returns, as JSON."""
+        return json.dumps(self.cluster())
+
     def cluster(self) -> dict[str, list[str]]:
         """Every role's addresses, by index."""
-        names = (role.name for role in self.spec.roles)
-        return {
-            name: [self.endpoint(replica) for replica in self.of_role(name)] for name in names if self.of_role(name)
-        }
+        by_role: dict[str, list[str]] = {role.name: [] for role in self.spec.roles}
+        for replica in self.ranked:
+            by_role[replica.role].append(self.endpoint(replica))
+        return {name: endpoints for name, endpoints in by_role.items() if endpoints}
 
     def user_setting(self, variable: str) -> str | None:
         """What the user's own environment says, for the few settings that other variables depend on."""

@@ -5,19 +5,37 @@ TFJob of old. The command line, the REST service and the Kubernetes store call i
 """
 
 from gangline.dialects.kubeflow.job import ENDLESS, job_from_value
-from gangline.dialects.kubeflow.kinds import GROUP, KINDS, Kind, RestartPolicy
+from gangline.dialects.kubeflow.kinds import GROUP, KINDS, Kind, RestartPolicy, kind_of, replica_name
 from gangline.dialects.kubeflow.pod_template import expand_references
-from gangline.dialects.kubeflow.status import job_to_status, selector_labels, time_text
+from gangline.dialects.kubeflow.status import (
+    JOB_NAME_LABEL,
+    JOB_ROLE_LABEL,
+    OPERATOR_LABEL,
+    REPLICA_INDEX_LABEL,
+    REPLICA_TYPE_LABEL,
+    job_conditions,
+    job_to_status,
+    selector_labels,
+    time_text,
+)
 
 __all__ = [
     "ENDLESS",
     "GROUP",
+    "JOB_NAME_LABEL",
+    "JOB_ROLE_LABEL",
     "KINDS",
+    "OPERATOR_LABEL",
+    "REPLICA_INDEX_LABEL",
+    "REPLICA_TYPE_LABEL",
     "Kind",
     "RestartPolicy",
     "expand_references",
+    "job_conditions",
     "job_from_value",
     "job_to_status",
+    "kind_of",
+    "replica_name",
     "selector_labels",
     "time_text",
 ]

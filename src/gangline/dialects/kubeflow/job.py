@@ -16,12 +16,12 @@ from gangline.dialects.translation import CleanPods, Translation
 from gangline.dialects.value import Value
 from gangline.model import (
     DEFAULT_TENANT,
+    Clean,
     Framework,
     JobSpec,
     PlacementRule,
     Policy,
     Restart,
-    Retry,
     RoleSpec,
     Success,
     Tenant,
@@ -187,12 +187,21 @@ def _policy(parts: Parts) -> Policy:
     return Policy(
         max_attempts=limit + 1 if restarts else 1,
         max_replica_restarts=limit if restarts else 0,
-        retry=Retry.SIGNALS if restarts == {RestartPolicy.EXIT_CODE} else Retry.ANY,
         success=_success(parts),
         deadline_seconds=parts.run.deadline_seconds,
         ttl_seconds=parts.run.ttl_seconds,
         grace_seconds=max((grace for grace in graces if grace is not None), default=Policy().grace_seconds),
+        clean=_clean(parts),
     )
+
+
+def _clean(parts: Parts) -> Clean:
+    """What is removed at the end. Upstream's None leaves survivors running for ever; here only ``strict`` does."""
+    if parts.strict and parts.run.clean_pods is CleanPods.NONE:
+        return Clean.LEAVE
+    return {CleanPods.ALL: Clean.ALL, CleanPods.RUNNING: Clean.RUNNING, CleanPods.NONE: Clean.NONE}[
+        parts.run.clean_pods
+    ]
 
 
 def _success(parts: Parts) -> Success:

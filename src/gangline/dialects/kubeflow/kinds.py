@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gangline.model import Framework, RoleName
+from gangline.model import Framework, JobSpec, ReplicaId, RoleName
 
 GROUP = "kubeflow.org"
 V1 = f"{GROUP}/v1"
@@ -52,6 +52,8 @@ class Kind:
     default_restarts: Mapping[str, RestartPolicy] = field(default_factory=dict)
     restarts: tuple[RestartPolicy, ...] = tuple(RestartPolicy)
     versions: tuple[str, ...] = (V1,)
+    has_services: bool = True
+    """Whether upstream gives every replica a headless service of its own."""
 
     @property
     def controller(self) -> str:
@@ -63,6 +65,22 @@ class Kind:
         return next((name for name, known in self.roles.items() if known == role), role.capitalize())
 
 
+def kind_of(spec: JobSpec) -> Kind | None:
+    """The kind a job was translated from; None for jobs of another origin, and of one whose shape is long gone."""
+    version, _, name = (spec.origin or "").rpartition(" ")
+    if spec.manifest_json is None or version == OLD_TF_VERSIONS[0]:
+        return None
+    return KINDS.get(name)
+
+
+def replica_name(kind: Kind, job_name: str, replica: ReplicaId) -> str:
+    """Name a replica's pod and service as upstream does; an MPIJob has one launcher, without a number."""
+    if kind.framework is Framework.MPI and replica.role == _LAUNCHER:
+        return f"{job_name}-{replica.role}"
+    return f"{job_name}-{replica}"
+
+
+_LAUNCHER = RoleName("launcher")
 _MASTER_AND_WORKER = {"Master": RoleName("master"), "Worker": RoleName("worker")}
 
 KINDS: Mapping[str, Kind] = {
@@ -116,6 +134,7 @@ KINDS: Mapping[str, Kind] = {
             single=("Launcher",),
             default_replicas={"Worker": 0},
             versions=(V1, V2BETA1),
+            has_services=False,
         ),
         Kind(
             name="XGBoostJob",

@@ -78,15 +78,11 @@ def _schedulers(parts: Parts) -> list[str]:
 
 def _restart_notes(parts: Parts) -> list[str]:
     restarts = {replica.type: replica.restart for replica in parts.present}
-    notes = [
+    return [
         f"{type_}: restartPolicy Always is taken as OnFailure; a replica that ends with 0 is done"
         for type_, restart in restarts.items()
         if restart is RestartPolicy.ALWAYS
     ]
-    rules = set(restarts.values()) - {RestartPolicy.NEVER}
-    if RestartPolicy.EXIT_CODE in rules and len(rules) > 1:
-        notes.append("ExitCode beside another restart policy: every failure deserves another try, whatever its code")
-    return notes
 
 
 def _image_notes(parts: Parts) -> list[str]:

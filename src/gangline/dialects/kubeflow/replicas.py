@@ -7,7 +7,7 @@ from gangline.dialects.kubeflow.kinds import KINDS, V2BETA1, Kind, RestartPolicy
 from gangline.dialects.kubeflow.pod_template import PodTemplate, read_template
 from gangline.dialects.native.role import IDLE_COMMAND
 from gangline.dialects.value import Value
-from gangline.model import Framework, Restart, RoleName, RoleSpec
+from gangline.model import Framework, Restart, Retry, RoleName, RoleSpec
 
 _FIELDS = ("replicas", "template", "restartPolicy")
 _V2_RULES = replace(
@@ -119,6 +119,7 @@ def role_of(
             env=replica.template.env,
             resources=replica.template.resources,
             restart=restart,
+            retry=Retry.SIGNALS if replica.restart is RestartPolicy.EXIT_CODE else None,
             port=port or replica.port,
             pod_template_json=replica.template.json,
         )

@@ -11,7 +11,9 @@ INHERITED = ("command", "resources", "size")
 """Fields that ``spec`` hands down to roles that have none of their own."""
 SINGLE_ROLE = ("replicas", "min", "max", "port")
 """Fields that ``spec`` takes only when it names no roles."""
-SPEC = ("framework", "image", "code", "env", "roles", "data", "policy", "placement", *INHERITED, *SINGLE_ROLE)
+EITHER = ("queue", "priority")
+"""Fields that ``metadata`` and ``spec`` take alike: Kubernetes allows them in ``spec`` alone."""
+SPEC = ("framework", "image", "code", "env", "roles", "data", "policy", "placement", *INHERITED, *SINGLE_ROLE, *EITHER)
 ROLE = (
     "replicas",
     "min",
@@ -22,6 +24,7 @@ ROLE = (
     "resources",
     "size",
     "restart",
+    "retry",
     "port",
     "pod_template",
 )
@@ -41,6 +44,7 @@ POLICY = (
     "grace",
     "expected",
     "preemptible",
+    "clean",
 )
 PLACEMENT = ("prefer", "within", "within_required", "apart", "near", "away", "gpu_type", "node_selector", "tolerations")
 TOLERATION = ("key", "operator", "value", "effect")

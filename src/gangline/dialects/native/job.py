@@ -77,12 +77,13 @@ def job_from_parts(
     framework = given["framework"].choice(Framework) if "framework" in given else Framework.NONE
     inputs, outputs = read_data(given["data"]) if "data" in given else ((), ())
     roles = read_roles(spec, given, framework, sizes)
+    queue, priority = (_either(name, metadata, given) for name in fields.EITHER)
     with value.located():
         return JobSpec(
             name=name,
             tenant=_tenant(metadata),
-            queue=QueueName(metadata["queue"].text()) if "queue" in metadata else DEFAULT_QUEUE,
-            priority=_priority(metadata["priority"]) if "priority" in metadata else fields.PRIORITIES["normal"],
+            queue=QueueName(queue.text()) if queue is not None else DEFAULT_QUEUE,
+            priority=_priority(priority) if priority is not None else fields.PRIORITIES["normal"],
             labels=metadata["labels"].strings() if "labels" in metadata else {},
             framework=framework,
             image=given["image"].text() if "image" in given else None,
@@ -96,6 +97,16 @@ def job_from_parts(
             origin=metadata["origin"].text() if "origin" in metadata else None,
             manifest_json=_manifest(metadata),
         )
+
+
+def _either(name: str, metadata: Mapping[str, Value], spec: Mapping[str, Value]) -> Value | None:
+    """Find a field that may stand in ``metadata`` or, as a Kubernetes object must have it, in ``spec``."""
+    above, inside = metadata.get(name), spec.get(name)
+    if above is not None and inside is not None and above.data != inside.data:
+        raise inside.wrong(
+            f"it is {inside.data!r} here and {above.data!r} in {above.path}", expected=f"one {name}, in either place"
+        )
+    return inside if inside is not None else above
 
 
 def _tenant(metadata: Mapping[str, Value]) -> Tenant:
@@ -169,6 +180,7 @@ def _role_to_plain(role: RoleSpec) -> dict[str, object]:
             "env": dict(role.env) or None,
             "resources": resources_to_plain(role.resources),
             "restart": None if role.restart is None else role.restart.value,
+            "retry": None if role.retry is None else role.retry.value,
             "port": role.port,
             "pod_template": None if role.pod_template_json is None else json.loads(role.pod_template_json),
         }

@@ -6,7 +6,7 @@ from typing import Any
 from gangline.dialects import quantities
 from gangline.dialects.native import fields
 from gangline.dialects.value import Value
-from gangline.model import DataMove, PlacementRule, Policy, Prefer, Restart, Retry, Success, Toleration
+from gangline.model import Clean, DataMove, PlacementRule, Policy, Prefer, Restart, Retry, Success, Toleration
 
 OPERATORS = ("Equal", "Exists")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -29,6 +29,7 @@ _POLICY_READERS: Mapping[str, tuple[str, Callable[[Value], object]]] = {
     "grace": ("grace_seconds", _time),
     "expected": ("expected_seconds", _time),
     "preemptible": ("preemptible", Value.boolean),
+    "clean": ("clean", lambda value: value.choice(Clean)),
 }
 
 

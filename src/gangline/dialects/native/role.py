@@ -7,7 +7,7 @@ from gangline.dialects.document import compact_json
 from gangline.dialects.native import fields
 from gangline.dialects.native.amounts import read_resources
 from gangline.dialects.value import Value
-from gangline.model import Framework, Resources, Restart, RoleName, RoleSpec
+from gangline.model import Framework, Resources, Restart, Retry, RoleName, RoleSpec
 from gangline.model.identity import check_name
 from gangline.model.spec import LEAD_ROLES
 
@@ -103,6 +103,7 @@ def _role(where: Value, name: RoleName, own: Mapping[str, Value], above: _Inheri
             image=own["image"].text() if "image" in own else None,
             env=read_environment(own["env"]) if "env" in own else {},
             restart=own["restart"].choice(Restart) if "restart" in own else None,
+            retry=own["retry"].choice(Retry) if "retry" in own else None,
             pod_template_json=compact_json(_template(own["pod_template"])) if "pod_template" in own else None,
         )
     if resources is not None:

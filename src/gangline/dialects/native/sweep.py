@@ -1,6 +1,6 @@
 """The sweep file: what to vary, and the job to try it with. It reads like a job file with one level more."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gangline.dialects import document
 from gangline.dialects.native import fields
@@ -17,6 +17,7 @@ DOCUMENT = ("apiVersion", "kind", "metadata", "spec")
 SPEC = ("sampler", "parallelism", "objective", "parameters", "template")
 OBJECTIVE = ("metric", "goal")
 TEMPLATE = ("metadata", "spec")
+PARAMETER = ("name", "values")
 
 
 def read_sweep(text: str, *, file: str | None = None, sizes: Mapping[str, Resources] = NO_SIZES) -> SweepSpec:
@@ -67,11 +68,18 @@ def sweep_from_value(value: Value, *, sizes: Mapping[str, Resources] = NO_SIZES)
 
 
 def _parameters(value: Value) -> tuple[Parameter, ...]:
+    """Read a mapping of names to lists, or a list whose order a keeper that sorts names cannot change."""
     with value.located(prefix="parameters"):
-        return tuple(
-            Parameter(name, tuple(item.text_or_number() for item in values.items()))
-            for name, values in value.fields().items()
-        )
+        named = value.fields().items() if isinstance(value.data, Mapping) else map(_parameter, value.items())
+        return tuple(Parameter(name, tuple(item.text_or_number() for item in values.items())) for name, values in named)
+
+
+def _parameter(value: Value) -> tuple[str, Value]:
+    given = value.fields(PARAMETER)
+    for name in PARAMETER:
+        if name not in given:
+            raise value.missing(name, "a parameter has a name and values")
+    return given["name"].text(), given["values"]
 
 
 def _objective(value: Value) -> Objective:
@@ -82,14 +90,17 @@ def _objective(value: Value) -> Objective:
     return Objective(given["metric"].text(), goal)
 
 
-def sweep_to_plain(spec: SweepSpec) -> dict[str, object]:
-    """Write the canonical form, which reads back to an equal spec."""
-    job = job_to_plain(spec.template)
+def sweep_to_plain(spec: SweepSpec, *, ordered: bool = False) -> dict[str, object]:
+    """Write the canonical form, which reads back to an equal spec.
+
+    ``ordered`` is for keepers that sort the names of a mapping: parameters and roles, whose order counts, become lists.
+    """
+    job = job_to_plain(spec.template, roles_as_list=ordered)
     metadata = dict(job["metadata"])  # type: ignore[call-overload]  # job_to_plain writes a mapping here
     metadata.pop("name")
     body: dict[str, object] = {
         "sampler": spec.sampler,
-        "parameters": {parameter.name: list(parameter.values) for parameter in spec.parameters},
+        "parameters": _parameters_to_plain(spec.parameters, ordered=ordered),
         "template": {"metadata": metadata, "spec": job["spec"]},
     }
     if spec.parallelism is not None:
@@ -102,3 +113,9 @@ def sweep_to_plain(spec: SweepSpec) -> dict[str, object]:
         "metadata": {"name": spec.name},
         "spec": body,
     }
+
+
+def _parameters_to_plain(parameters: Sequence[Parameter], *, ordered: bool) -> object:
+    if ordered:
+        return [{"name": parameter.name, "values": list(parameter.values)} for parameter in parameters]
+    return {parameter.name: list(parameter.values) for parameter in parameters}

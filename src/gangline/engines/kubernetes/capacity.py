@@ -12,6 +12,8 @@ from gangline.model import NodeName, Resources, Taint
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 """Names under which device plugins offer whole GPUs."""
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+PORT_PREFIX = "gangline.dev/port."
+NO_OFFERS: Mapping[str, int] = {}
 
 _GPU_TYPE_LABELS = ("gangline.dev/gpu-type", "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
 _GPU_MAKERS = frozenset({"nvidia", "tesla", "geforce", "amd", "instinct", "quadro"})
@@ -97,6 +99,23 @@ def _larger(one: Resources, other: Resources) -> Resources:
     )
 
 
+def host_ports(pod: Pod) -> dict[str, int]:
+    """The ports of its node that a pod takes, each as a resource of which every node has one."""
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    return {
+        f"{PORT_PREFIX}{port.protocol.lower()}-{port.host_port}": 1
+        for container in containers
+        for port in container.ports
+        if port.host_port
+    }
+
+
+def taken(pod: Pod) -> Resources:
+    """All that a pod takes of its node: amounts, and the node's own ports."""
+    ports = host_ports(pod)
+    return pod_requests(pod) + Resources(extended=ports) if ports else pod_requests(pod)
+
+
 def occupies(pod: Pod) -> bool:
     """Whether a pod takes something of a node now."""
     return bool(pod.spec.node_name) and pod.status.phase not in FINISHED_PHASES
@@ -116,13 +135,15 @@ def _ready_status(node: Node) -> str:
     return next((condition.status for condition in node.status.conditions if condition.type == "Ready"), "Unknown")
 
 
-def node_to_model(node: Node, *, foreign: Resources, foreign_pods: int) -> ModelNode:
-    """Describe a node to the scheduler."""
+def node_to_model(
+    node: Node, *, foreign: Resources, foreign_pods: int, offers: Mapping[str, int] = NO_OFFERS
+) -> ModelNode:
+    """Describe a node to the scheduler; ``offers`` are what it has besides what its kubelet says."""
     allocatable = node.status.allocatable
     labels = node.metadata.labels
     return ModelNode(
         name=NodeName(node.metadata.name),
-        capacity=amounts_to_resources(allocatable, offered=True),
+        capacity=amounts_to_resources(allocatable, offered=True) + Resources(extended=offers),
         foreign=foreign,
         gpu_type=gpu_type(labels),
         labels=labels,
@@ -132,6 +153,8 @@ def node_to_model(node: Node, *, foreign: Resources, foreign_pods: int) -> Model
         cordoned=node.spec.unschedulable,
         pods=_whole(allocatable.get("pods", "110")),
         foreign_pods=foreign_pods,
+        # A device plugin hands out whole GPUs; what is called a fraction of one asks for one.
+        shares_gpus=False,
     )
 
 

@@ -13,17 +13,26 @@ from typing import Any
 from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, NodesChanged, Usage
 from gangline.engines.kubernetes import kept_logs, names
 from gangline.engines.kubernetes.capacity import pod_requests
+from gangline.engines.kubernetes.foreign.binding import Binder
+from gangline.engines.kubernetes.foreign.records import is_foreign
+from gangline.engines.kubernetes.foreign.service import Explain, ForeignPods
+from gangline.engines.kubernetes.foreign.volumes import claims_of_gang
 from gangline.engines.kubernetes.gangs import Gangs, GangState
-from gangline.engines.kubernetes.launching import Launcher, Owners, RefusedError
+from gangline.engines.kubernetes.launching import Launcher, Owners
 from gangline.engines.kubernetes.logs import LogReader
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.news import Circumstances, main_state, pod_news, refused_by_node
-from gangline.engines.kubernetes.removal import Remover
+from gangline.engines.kubernetes.outputs import OutputStore
+from gangline.engines.kubernetes.refusals import Refusal, RefusedError
+from gangline.engines.kubernetes.removal import Remover, may_outlive
+from gangline.engines.kubernetes.staging import check_data
+from gangline.engines.kubernetes.starts import Starts
 from gangline.engines.kubernetes.stuck import stuck_reason
 from gangline.engines.kubernetes.usage import measure
 from gangline.engines.kubernetes.watch import ClusterView, Watcher
-from gangline.kube import CONFIG_MAPS, KubeClient, KubeError, Pod
+from gangline.kube import KubeClient, KubeError, Pod
 from gangline.lifecycle.events import (
+    DownloadStarted,
     GangFailed,
     GangStopped,
     OutputsStored,
@@ -31,13 +40,15 @@ from gangline.lifecycle.events import (
     ReplicaLost,
     ReplicaStarted,
 )
-from gangline.model import Clock, Gang, GangId, GangReplica, JobId, JobSpec, Metric, Node, ReplicaId, Resources
+from gangline.model import Clean, Clock, Gang, GangId, GangReplica, JobId, JobSpec, Metric, Node, ReplicaId, Resources
 
 _log = logging.getLogger(__name__)
 _REFUSAL_SECONDS = 30.0
 """How long a place that a kubelet refused counts as taken."""
 _STUCK_SECONDS = 10.0
 _RETRY_SECONDS = 0.5
+_LISTEN_SECONDS = 2.0
+"""How long after its start one begins to listen to a replica: a burst of starts has other needs first."""
 _METRIC_STREAMS = 200
 """How many replicas are listened to for their numbers at once; the others' are read when they end."""
 
@@ -54,6 +65,7 @@ class KubernetesEngine:
         namespace: str | None = None,
         prefix: str = "",
         image: str | None = None,
+        mover_image: str | None = None,
         code_directory: Path | None = None,
         owners: Owners | None = None,
         keeps_logs: bool = True,
@@ -62,7 +74,7 @@ class KubernetesEngine:
         """Make an engine.
 
         A tenant's jobs live in the namespace of its name, with ``prefix`` before it; given a ``namespace``, all live in
-        that one. ``image`` is for jobs that name none.
+        that one. ``image`` is for jobs that name none; ``mover_image`` moves data, where jobs' own images cannot.
         """
         self._client = client
         self._clock = clock
@@ -89,10 +101,13 @@ class KubernetesEngine:
             namespace=namespace,
             prefix=prefix,
             image=image,
+            mover_image=mover_image,
             code_directory=code_directory,
             owners=owners,
             concurrency=concurrency,
         )
+        self._starts = Starts(self._tell)
+        self._outputs = OutputStore(client, self.view)
         self._remover = Remover(
             client,
             self.view,
@@ -101,6 +116,10 @@ class KubernetesEngine:
             keeps_logs=keeps_logs,
             report=self._tell,
             concurrency=concurrency,
+        )
+        self._foreign = ForeignPods(client, self.view, clock=clock, namespace=namespace, prefix=prefix)
+        self._binder = Binder(
+            client, self.view, self._remover, self._foreign, clock=clock, tell=self._tell, concurrency=concurrency
         )
 
     # The contract ------------------------------------------------------------------------------------------
@@ -122,13 +141,11 @@ class KubernetesEngine:
         async with state.lock:
             if state.taking_down is not None:
                 return
-            self._adopt(state, gang)
-            missing = self._missing(state, gang)
-            self._release_unlisted(state, gang)
-            if not missing:
-                return
             try:
-                await self._launcher.launch(state, gang, missing)
+                if is_foreign(gang.spec):
+                    await self._binder.run(state, gang, self._launcher.namespace_of(gang))
+                else:
+                    await self._launch(state, gang)
             except RefusedError as error:
                 refusal = error.refusal
                 self._fail(state, refusal.reason, refusal.message, permanent=refusal.permanent)
@@ -141,15 +158,17 @@ class KubernetesEngine:
         running = {key: pod for key, pod in self.view.pods_of(gang.id).items() if main_state(pod).terminated is None}
         self._spawn(self._finish(state, running, gang.spec.policy.grace_seconds), name=f"finish {gang.id}")
 
-    async def stop(self, gang_id: GangId, grace_seconds: float) -> None:
+    async def stop(self, gang_id: GangId, grace_seconds: float, *, clean: Clean = Clean.ALL) -> None:
         """End every replica and free everything; see Engine."""
         await self._watcher.synced()
         state = self._gangs.state(gang_id)
         if state.taking_down is not None and not state.taking_down.done():
+            if self._binder.knows(gang_id):
+                return  # its pods have their own grace period, which nobody here may shorten
             # Pods the first order is still reading are not marked yet; asking twice does no harm.
-            await self._remover.ask_to_end(self.view.pods_of(gang_id).values(), grace_seconds)
+            await self._remover.ask_to_end(self._remover.going(state, clean).values(), grace_seconds)
             return
-        state.taking_down = self._spawn(self._take_down(state, grace_seconds), name=f"stop {gang_id}")
+        state.taking_down = self._spawn(self._take_down(state, grace_seconds, clean), name=f"stop {gang_id}")
 
     async def events(self) -> AsyncIterator[EngineEvent]:
         """Report what happens; see Engine."""
@@ -174,19 +193,30 @@ class KubernetesEngine:
 
     async def forget(self, job_id: JobId) -> None:
         """Remove everything the job left; see Engine."""
-        labels = names.job_labels(self._controller, job_id)
-        found = await self._client.list(CONFIG_MAPS, namespace=self._namespace, labels=labels)
-        for namespace in {item.metadata.namespace for item in found.items or ()}:
-            await self._client.delete_all(CONFIG_MAPS, labels=labels, namespace=namespace)
+        await self._remover.forget(job_id, namespace=self._namespace)
 
-    async def send_code(self, job_id: JobId, spec: JobSpec) -> None:
-        """Put a submitted job's code archive into the cluster, for a controller that does not share our disk."""
-        if spec.code is not None:
-            await self._launcher.send_code(Gang(id=GangId(job_id, 0), spec=spec, replicas=()))
+    async def send_files(self, job_id: JobId, spec: JobSpec) -> None:
+        """Put a submitted job's code and its local inputs into the cluster, whose controller has another disk.
+
+        Raises InvalidInputError for moves that no cluster can make, RefusedError for files missing or too large.
+        """
+        check_data(spec)
+        await self._launcher.send_files(Gang(id=GangId(job_id, 0), spec=spec, replicas=()))
+
+    send_code = send_files
+
+    async def place_foreign_pods(self, explain: Explain) -> None:
+        """Record, explain and bind pods of others that name our scheduler, until cancelled; the leader runs this.
+
+        Needs the Kubernetes store, in which it records them as jobs. ``explain`` is the controller's.
+        """
+        await self._watcher.synced()
+        await self._foreign.run(explain)
 
     async def close(self) -> None:
         """Let go of what this process holds; gangs go on."""
         await self._watcher.close()
+        await self._foreign.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -194,8 +224,18 @@ class KubernetesEngine:
 
     # Orders ------------------------------------------------------------------------------------------------
 
+    async def _launch(self, state: GangState, gang: Gang) -> None:
+        self._adopt(state, gang)
+        await self._launcher.adopt(state, gang)
+        missing = self._missing(state, gang)
+        self._release_unlisted(state, gang)
+        if missing:
+            await self._foreign.volumes.give_nodes(state.namespace, claims_of_gang(gang, missing, self.view.nodes))
+            await self._launcher.launch(state, gang, missing)
+
     def _adopt(self, state: GangState, gang: Gang) -> None:
-        if not state.ordered and self.view.pods_of(gang.id):
+        unheard = {} if state.ordered else dict(self.view.pods_of(gang.id))
+        if unheard:
             self._nodes_changed()  # its pods counted as somebody else's until now
         state.gang = gang
         state.name = gang.spec.name
@@ -204,6 +244,8 @@ class KubernetesEngine:
             if earlier.job_id == gang.id.job_id and earlier.attempt < gang.id.attempt:
                 # A pod of an attempt that was over, created by a life that ended in between.
                 self._delete_late(self.view.pods_of(earlier).values())
+        for key, pod in unheard.items():
+            self._pod_changed(key, pod, False)
 
     def _missing(self, state: GangState, gang: Gang) -> list[GangReplica]:
         """Return the replicas that have no pod and never had one; those that lost theirs are reported."""
@@ -211,11 +253,11 @@ class KubernetesEngine:
         missing = []
         for replica in gang.replicas:
             key = ReplicaKey(gang.id, replica.id, replica.incarnation)
-            if key in present:
+            if key in present or key in state.created - state.seen:
                 continue
             if replica.started or key in state.seen:
                 self._lose(state, key)
-            elif key not in state.created:
+            else:
                 missing.append(replica)
         return missing
 
@@ -236,33 +278,56 @@ class KubernetesEngine:
         while any(key in self.view.pods_of(state.gang_id) for key in pods):
             state.changed.clear()
             await state.changed.wait()
+        if not await self._store_outputs(state):
+            return
         if state.first(None, "stored"):
             job_id, attempt = state.gang_id
             self._tell(OutputsStored(job_id=job_id, at=self._clock.now(), attempt=attempt))
 
-    async def _take_down(self, state: GangState, grace_seconds: float) -> None:
+    async def _store_outputs(self, state: GangState) -> bool:
+        """Have the results stored, if there are any to store; a failure is told."""
+        gang = state.gang
+        if gang is None or not gang.spec.outputs:
+            return True
+        lead = ReplicaId(gang.spec.lead_role, 0)
+        failure: Refusal | None = None
+
+        async def store() -> None:
+            nonlocal failure
+            failure = await self._outputs.store(state, lead)
+
+        await self._insistently(store)
+        if failure is not None and state.taking_down is None:
+            self._fail(state, failure.reason, failure.message, permanent=failure.permanent)
+        return failure is None
+
+    async def _take_down(self, state: GangState, grace_seconds: float, clean: Clean) -> None:
         async with state.lock:  # a launch under way ends first: what it created must be known to be removed
-            pods = dict(self.view.pods_of(state.gang_id))
+            pods = self._remover.going(state, clean)
+        if self._binder.recall(state):
+            await self._insistently(lambda: self._binder.evict(state, grace_seconds))
+            self._binder.forget(state.gang_id)
+            self._end(state)
+            return
         for pod in pods.values():
             state.name = state.name or pod.metadata.labels.get(names.JOB, "")
             state.namespace = state.namespace or pod.metadata.namespace
         had_pods = bool(pods or state.created)
         if had_pods:
             await self._insistently(lambda: self._remover.let_go(state, pods, grace_seconds))
-        await self._insistently(lambda: self._remove_rest(state, grace_seconds))
-        if state.name:
+        if clean is Clean.NONE:
+            await self._insistently(lambda: self._remover.put_to_rest(state, grace_seconds))
+        await self._insistently(lambda: self._remover.remove_rest(state, grace_seconds))
+        if state.name and clean is not Clean.LEAVE:  # what goes on still needs its name
             await self._insistently(lambda: self._launcher.remove_shared(state))
-        else:
+        elif not state.name:
             await self._insistently(lambda: self._launcher.remove_strays(state.gang_id.job_id))
+        self._end(state)
+
+    def _end(self, state: GangState) -> None:
         self._gangs.end(state.gang_id)
         job_id, attempt = state.gang_id
         self._tell(GangStopped(job_id=job_id, at=self._clock.now(), attempt=attempt))
-
-    async def _remove_rest(self, state: GangState, grace_seconds: float) -> None:
-        """Delete pods that the watch showed only after the order came, then wait for the end of all."""
-        unmarked = [pod for key, pod in self.view.pods_of(state.gang_id).items() if key not in state.leaving]
-        await self._remover.ask_to_end(unmarked, grace_seconds)
-        await self._remover.until_gone(state)
 
     async def _insistently(self, act: Callable[[], Awaitable[None]]) -> None:
         """Do something that must be done, however long the API server is away."""
@@ -277,14 +342,22 @@ class KubernetesEngine:
     # News --------------------------------------------------------------------------------------------------
 
     def _pod_changed(self, key: ReplicaKey, pod: Pod, gone: bool) -> None:  # noqa: FBT001  # the view's callback
+        if self._binder.knows(key.gang_id):
+            state = self._gangs.state(key.gang_id)
+            self._binder.pod_changed(state, key, pod, gone=gone)
+            if refused_by_node(pod) and state.first(key, "refused"):
+                self._remember_refusal(pod)
+            return
         if self._gangs.has_ended(key.gang_id):
-            if not gone:
+            if not gone and not self._gangs.is_kept(key):
                 self._delete_late([pod])
             return
         state = self._gangs.state(key.gang_id)
+        if not state.ordered and may_outlive(pod):
+            return  # it is heard when somebody orders its gang; most likely its job ended long ago
         state.seen.add(key)
         state.changed.set()
-        if state.taking_down is not None and not gone and key not in state.leaving:
+        if state.taking_down is not None and not gone and key not in state.leaving | state.kept:
             state.leaving.add(key)
             self._delete_late([pod])
         around = Circumstances(
@@ -293,14 +366,24 @@ class KubernetesEngine:
             gone=gone,
             node_lost=self.view.is_node_lost(pod.spec.node_name),
         )
-        for event in pod_news(key, pod, around):
-            if isinstance(event, GangFailed):
-                self._fail(state, event.reason, event.message)
-            elif state.first(key, "started" if isinstance(event, ReplicaStarted) else "ended"):
-                self._note(state, key, pod, event)
-                self._tell(event)
+        self._tell_news(state, key, pod, around)
         if pod.metadata.deletion_timestamp is not None and not gone and key not in state.leaving | state.collected:
             self._spawn(self._remover.collect(state, key, pod), name=f"keep log of {pod.metadata.name}")
+
+    def _tell_news(self, state: GangState, key: ReplicaKey, pod: Pod, around: Circumstances) -> None:
+        for event in pod_news(key, pod, around):
+            if isinstance(event, GangFailed):
+                self._fail(state, event.reason, event.message, permanent=event.permanent)
+            elif isinstance(event, DownloadStarted):
+                if state.first(None, "downloading"):
+                    self._tell(event)
+            elif state.first(key, "started" if isinstance(event, ReplicaStarted) else "ended"):
+                self._note(state, key, pod, event)
+                if isinstance(event, ReplicaStarted):
+                    self._starts.note(state, event)
+                else:
+                    self._starts.flush(key.gang_id)
+                    self._tell(event)
 
     def _note(self, state: GangState, key: ReplicaKey, pod: Pod, event: EngineEvent) -> None:
         if isinstance(event, ReplicaLost) and refused_by_node(pod):
@@ -315,6 +398,9 @@ class KubernetesEngine:
         return state.gang is not None and key.replica == ReplicaId(state.gang.spec.lead_role, 0)
 
     async def _listen(self, key: ReplicaKey, pod: Pod) -> None:
+        await asyncio.sleep(_LISTEN_SECONDS)
+        if key not in self._listening:
+            return  # it has ended already; its numbers are read with the rest of its log
         try:
             async for metric in kept_logs.metrics_of(self._client, key, pod):
                 self._tell(metric)
@@ -373,7 +459,7 @@ class KubernetesEngine:
             await asyncio.sleep(_STUCK_SECONDS)
             for state in self._gangs.all():
                 for key, pod in tuple(self.view.pods_of(state.gang_id).items()):
-                    if key in state.leaving or (None, "failed") in state.told:
+                    if key in state.leaving or (None, "failed") in state.told or self._binder.knows(state.gang_id):
                         continue
                     try:
                         reason = await stuck_reason(self._client, pod, now=self._clock.now())

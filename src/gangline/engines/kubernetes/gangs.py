@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gangline.engines.kubernetes.names import ReplicaKey
+from gangline.engines.kubernetes.staging import Stock
 from gangline.model import Gang, GangId
 
 _ENDED_REMEMBERED = 10_000
@@ -20,10 +21,14 @@ class GangState:
     gang: Gang | None = None
     """The last order; None while nobody has ordered it in this life."""
     prepared: bool = False
+    stock: Stock | None = None
+    """The files that travel with the job, once they were found."""
     created: set[ReplicaKey] = field(default_factory=set)
     seen: set[ReplicaKey] = field(default_factory=set)
     leaving: set[ReplicaKey] = field(default_factory=set)
     """Pods we asked to go."""
+    kept: set[ReplicaKey] = field(default_factory=set)
+    """Pods that stay when the attempt has ended, to be looked at."""
     collected: set[ReplicaKey] = field(default_factory=set)
     """Pods whose log is kept or being kept."""
     told: set[tuple[ReplicaKey | None, str]] = field(default_factory=set)
@@ -49,7 +54,7 @@ class Gangs:
 
     def __init__(self) -> None:
         self._states: dict[GangId, GangState] = {}
-        self._ended: dict[GangId, None] = {}
+        self._ended: dict[GangId, frozenset[ReplicaKey]] = {}
 
     def state(self, gang_id: GangId) -> GangState:
         """Return what is known of an attempt, beginning with nothing."""
@@ -65,10 +70,14 @@ class Gangs:
 
     def end(self, gang_id: GangId) -> None:
         """Forget an attempt that is gone, but for the fact that it ended: a late pod of it must not live."""
-        self._states.pop(gang_id, None)
-        self._ended[gang_id] = None
+        state = self._states.pop(gang_id, None)
+        self._ended[gang_id] = frozenset(state.kept) if state is not None else frozenset()
         while len(self._ended) > _ENDED_REMEMBERED:
             del self._ended[next(iter(self._ended))]
+
+    def is_kept(self, key: ReplicaKey) -> bool:
+        """Whether a pod of an attempt that ended in this life was left on purpose."""
+        return key in self._ended.get(key.gang_id, ())
 
     def has_ended(self, gang_id: GangId) -> bool:
         """Whether the attempt was taken down in this life."""

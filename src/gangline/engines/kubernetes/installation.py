@@ -13,6 +13,7 @@ Plain = dict[str, Any]
 
 NAME = "gangline"
 CONTROLLER_NAME = "gangline-controller"
+QUEUE_READER = "gangline-queue-reader"
 PORT = 8080
 PRIORITY = f"{DOMAIN}/priority"
 PRIORITY_CLASSES: Mapping[str, tuple[int, int]] = {
@@ -34,7 +35,8 @@ class Installation:
     namespace: str = "gangline-system"
     replicas: int = 2
     definitions: Sequence[Mapping[str, Any]] = ()
-    """The custom resources; they belong to the store and are handed in."""
+    """The custom resources; they belong to the store and are handed in. Those of another group are jobs that are to be
+    run in place of their own operator: the controller's role follows from them."""
 
 
 def installation_objects(wanted: Installation) -> list[Plain]:
@@ -44,11 +46,11 @@ def installation_objects(wanted: Installation) -> list[Plain]:
         *(dict(definition) for definition in wanted.definitions),
         *_priority_classes(),
         _service_account(wanted),
-        _controller_role(),
+        _controller_role(wanted),
         _cluster_binding(wanted),
         _lease_role(wanted),
         _lease_binding(wanted),
-        *_user_roles(),
+        *_user_roles(wanted),
         _service(wanted),
         _disruption_budget(wanted),
         _deployment(wanted),
@@ -90,11 +92,23 @@ def controller_rules() -> list[Plain]:
     """What the controller may do, and nothing else: it reads nodes and pods and writes what its jobs consist of."""
     return [
         _rule("", ["nodes"], _READ),
-        _rule("", ["pods"], [*_READ, "create", "delete"]),
+        _rule("", ["pods"], [*_READ, "create", "patch", "delete"]),
         _rule("", ["pods/log"], ["get"]),
         _rule("", ["pods/binding"], ["create"]),
+        _rule("", ["pods/status"], ["patch"]),
+        _rule("", ["persistentvolumeclaims"], ["get", "patch"]),
+        _rule("", ["persistentvolumes"], ["get", "list", "patch"]),
+        _rule("storage.k8s.io", ["storageclasses"], ["get"]),
+        _rule("scheduling.volcano.sh", ["podgroups"], _READ),
+        _rule("scheduling.volcano.sh", ["podgroups/status"], ["patch"]),
+        _rule("scheduling.x-k8s.io", ["podgroups"], _READ),
+        _rule("scheduling.x-k8s.io", ["podgroups/status"], ["patch"]),
+        _rule("scheduling.k8s.io", ["podgroups", "workloads"], _READ),
+        _rule("scheduling.k8s.io", ["podgroups/status"], ["patch"]),
         _rule("", ["services"], ["list", "create", "delete"]),
         _rule("", ["configmaps"], ["get", "list", "create", "patch", "delete", "deletecollection"]),
+        # Never to be read: the controller makes the key of an MPI job and takes it away again.
+        _rule("", ["secrets"], ["create", "delete"]),
         _rule("", ["events"], ["create", "list"]),
         _rule("networking.k8s.io", ["networkpolicies"], ["list", "create", "delete"]),
         _rule("scheduling.k8s.io", ["priorityclasses"], ["list"]),
@@ -102,6 +116,7 @@ def controller_rules() -> list[Plain]:
         _rule(DOMAIN, ["jobs"], [*_READ, "create", "patch", "delete"]),
         _rule(DOMAIN, ["jobs/status"], ["patch"]),
         _rule(DOMAIN, ["queues"], [*_READ, "create", "patch"]),
+        _rule(DOMAIN, ["sweeps"], [*_READ, "patch", "delete"]),
     ]
 
 
@@ -109,8 +124,26 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> Plain:
     return {"apiGroups": [group], "resources": resources, "verbs": verbs}
 
 
-def _controller_role() -> Plain:
-    return _role("ClusterRole", _metadata(CONTROLLER_NAME), controller_rules())
+def _controller_role(wanted: Installation) -> Plain:
+    rules = controller_rules()
+    for group, plurals in _adopted_kinds(wanted).items():
+        rules += [
+            _rule(group, plurals, [*_READ, "create", "patch", "delete"]),
+            _rule(group, [f"{plural}/status" for plural in plurals], ["patch"]),
+            # What a pod's reference to its owner needs, where a cluster checks that.
+            _rule(group, [f"{plural}/finalizers" for plural in plurals], ["update"]),
+        ]
+    return _role("ClusterRole", _metadata(CONTROLLER_NAME), rules)
+
+
+def _adopted_kinds(wanted: Installation) -> dict[str, list[str]]:
+    """The kinds of job of other groups that this installation runs, by group."""
+    found: dict[str, list[str]] = {}
+    for definition in wanted.definitions:
+        spec = definition["spec"]
+        if spec["group"] != DOMAIN:
+            found.setdefault(spec["group"], []).append(spec["names"]["plural"])
+    return found
 
 
 def _lease_role(wanted: Installation) -> Plain:
@@ -140,16 +173,33 @@ def _binding(kind: str, role: str, metadata: Plain, wanted: Installation) -> Pla
     }
 
 
-def _user_roles() -> list[Plain]:
-    """What people may do in their own namespace follows from the cluster's own roles view and edit."""
-    view = [_rule(DOMAIN, ["jobs", "queues"], _READ)]
+def _user_roles(wanted: Installation) -> list[Plain]:
+    """What people may do in their own namespace follows from the cluster's own roles view and edit.
+
+    Queues belong to no namespace, and every submission names one: whoever is known to the cluster may read them.
+    """
+    view = [_rule(DOMAIN, ["jobs", "queues", "sweeps"], _READ)]
     edit = [
-        _rule(DOMAIN, ["jobs"], [*_READ, "create", "update", "patch", "delete"]),
+        _rule(DOMAIN, ["jobs", "sweeps"], [*_READ, "create", "update", "patch", "delete"]),
         _rule(DOMAIN, ["jobs/status"], ["patch"]),
     ]
+    for group, plurals in _adopted_kinds(wanted).items():
+        view.append(_rule(group, plurals, _READ))
+        edit.append(_rule(group, plurals, [*_READ, "create", "update", "patch", "delete", "deletecollection"]))
+        edit.append(_rule(group, [f"{plural}/scale" for plural in plurals], ["get", "update", "patch"]))
+        edit.append(_rule(group, [f"{plural}/status" for plural in plurals], ["get", "patch"]))
+    everybody = {"apiGroup": _RBAC, "kind": "Group", "name": "system:authenticated"}
     return [
         _role("ClusterRole", _metadata("gangline-view", **{f"{_RBAC}/aggregate-to-view": "true"}), view),
         _role("ClusterRole", _metadata("gangline-edit", **{f"{_RBAC}/aggregate-to-edit": "true"}), edit),
+        _role("ClusterRole", _metadata(QUEUE_READER), [_rule(DOMAIN, ["queues"], _READ)]),
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": _metadata(QUEUE_READER),
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": QUEUE_READER},
+            "subjects": [everybody],
+        },
     ]
 
 

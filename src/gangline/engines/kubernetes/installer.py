@@ -7,7 +7,7 @@ from typing import Any
 
 from gangline.engines.kubernetes.launching import NETWORK_POLICIES
 from gangline.engines.kubernetes.names import DOMAIN, JOB_ID
-from gangline.errors import WaitTimeoutError
+from gangline.errors import EngineError, WaitTimeoutError
 from gangline.kube import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -25,6 +25,7 @@ from gangline.kube import (
 _RBAC = "rbac.authorization.k8s.io"
 _WAIT_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
+_HOPELESS = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CrashLoopBackOff"})
 
 AnyResource = Resource[Any]
 Report = Callable[[str], None]
@@ -68,6 +69,47 @@ async def install(client: KubeClient, objects: Iterable[Mapping[str, Any]], repo
             definitions.append(body["metadata"]["name"])
     for name in definitions:
         await _until(partial(_established, client, name), f"custom resource {name} is not served")
+
+
+async def check_rights(client: KubeClient, objects: Iterable[Mapping[str, Any]]) -> None:
+    """Try everything that belongs to the whole cluster without doing it; raises ForbiddenError."""
+    for body in objects:
+        if not resource_of(body).namespaced:
+            await client.apply(resource_of(body), body, force=True, dry_run=True)
+
+
+async def wait_until_available(client: KubeClient, deployment: Mapping[str, Any], report: Report) -> None:
+    """Wait until every replica of the controller is ready; raises WaitTimeoutError, or EngineError if it never will."""
+    metadata, wanted = deployment["metadata"], deployment["spec"]["replicas"]
+    told = -1
+
+    async def available() -> bool:
+        nonlocal told
+        found = await client.get(resource_of(deployment), metadata["name"], namespace=metadata["namespace"])
+        status = found.status
+        current = status.get("observedGeneration", 0) >= found.metadata.generation
+        ready = min(status.get("readyReplicas", 0), status.get("updatedReplicas", 0)) if current else 0
+        if ready != told:
+            told = ready
+            report(f"controller: {ready} of {wanted} replicas ready")
+        if ready < wanted:
+            await _check_pods(client, deployment)
+        return bool(ready >= wanted)
+
+    await _until(available, "the controller is not ready")
+
+
+async def _check_pods(client: KubeClient, deployment: Mapping[str, Any]) -> None:
+    """Say what keeps a replica from ever starting, instead of waiting for it; one of an older version may."""
+    labels = deployment["spec"]["selector"]["matchLabels"]
+    image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    for pod in (await client.list(PODS, namespace=deployment["metadata"]["namespace"], labels=labels)).items or ():
+        for container in pod.status.container_statuses if pod.spec.containers[0].image == image else ():
+            waiting = container.state.waiting
+            if waiting is not None and waiting.reason in _HOPELESS:
+                raise EngineError(
+                    f"everything is applied, but the controller cannot start: {waiting.reason}: {waiting.message}"
+                )
 
 
 async def uninstall(client: KubeClient, objects: Sequence[Mapping[str, Any]], report: Report) -> None:

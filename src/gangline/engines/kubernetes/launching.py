@@ -6,28 +6,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from gangline.engines.kubernetes import names
+from gangline.dialects.kubeflow import kind_of
+from gangline.engines.kubernetes import mpi_shell, names
 from gangline.engines.kubernetes.capacity import gpu_resource
 from gangline.engines.kubernetes.gangs import GangState
+from gangline.engines.kubernetes.kubeflow_launching import KubeflowLauncher
 from gangline.engines.kubernetes.manifests import (
-    CODE_LIMIT_BYTES,
     Surroundings,
-    gang_to_code,
     gang_to_hosts,
+    gang_to_moves,
     gang_to_network_policy,
     gang_to_pods,
     gang_to_service,
+    gang_to_shell,
     is_solo,
 )
 from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.pod import Plain
-from gangline.engines.kubernetes.refusals import Refusal, refusal_of
+from gangline.engines.kubernetes.refusals import Refusal, RefusedError, refusal_of
+from gangline.engines.kubernetes.sending import Sender
+from gangline.engines.kubernetes.staging import check_data
 from gangline.engines.kubernetes.watch import ClusterView
-from gangline.errors import EngineError
+from gangline.errors import InvalidInputError
 from gangline.kube import (
     CONFIG_MAPS,
     PODS,
     PRIORITY_CLASSES,
+    SECRETS,
     SERVICES,
     AlreadyExistsError,
     ApiError,
@@ -44,8 +49,6 @@ from gangline.model import Gang, GangReplica, JobId
 NETWORK_POLICIES = Resource(
     group="networking.k8s.io", plural="networkpolicies", kind="NetworkPolicy", type=GenericObject
 )
-_CODE_LOOKS = 10
-_CODE_PAUSE_SECONDS = 0.5
 
 
 class Owners(Protocol):
@@ -54,14 +57,6 @@ class Owners(Protocol):
     async def owner_of(self, job_id: JobId) -> OwnerReference | None:
         """Return what everything of this job belongs to."""
         ...
-
-
-class RefusedError(EngineError):
-    """The cluster will not have this gang."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        self.refusal = refusal
-        super().__init__(f"{refusal.reason}: {refusal.message}")
 
 
 class Launcher:
@@ -76,6 +71,7 @@ class Launcher:
         namespace: str | None,
         prefix: str,
         image: str | None,
+        mover_image: str | None,
         code_directory: Path | None,
         owners: Owners | None,
         concurrency: int,
@@ -86,10 +82,14 @@ class Launcher:
         self._namespace = namespace
         self._prefix = prefix
         self._image = image
-        self._code_directory = code_directory
+        self._mover_image = mover_image
+        self._sender = Sender(client, controller=controller, code_directory=code_directory)
         self._owners = owners
         self._slots = asyncio.Semaphore(concurrency)
+        self._kubeflow = KubeflowLauncher(client, controller=controller, slots=self._slots)
         self._solo_ready: set[str] = set()
+        self._solo_lock = asyncio.Lock()
+        self._classes_lock = asyncio.Lock()
         self._priority_classes: tuple[tuple[int, str], ...] | None = None
 
     def namespace_of(self, gang: Gang) -> str:
@@ -100,9 +100,12 @@ class Launcher:
         """Create the pods of these replicas and what they need; raises RefusedError if the cluster will not."""
         gang = self._completed(gang)
         _check(gang)
+        kind = kind_of(gang.spec)
         try:
-            around = await self._surroundings(gang)
-            await self._prepare(state, gang, around)
+            if kind is not None:
+                await self._kubeflow.launch(state, gang, kind, replicas, await self.owner_of(gang.id.job_id))
+                return
+            around = await self._prepare(state, gang, await self._surroundings(gang))
             await self._create_pods(state, gang, replicas, around)
         except ApiError as error:
             refusal = refusal_of(error)
@@ -110,19 +113,39 @@ class Launcher:
                 raise
             raise RefusedError(refusal) from error
 
-    async def send_code(self, gang: Gang) -> None:
-        """Send the code archive of a job that a controller elsewhere will launch."""
+    async def adopt(self, state: GangState, gang: Gang) -> None:
+        """Make pods ours that another operator started for a Kubeflow job and the record counts as running."""
+        kind = kind_of(gang.spec)
+        if kind is None:
+            return
+        known = self._view.pods_of(gang.id).keys() | state.created | state.seen
+        keys = ((ReplicaKey(gang.id, replica.id, replica.incarnation), replica) for replica in gang.replicas)
+        unaccounted = [replica for key, replica in keys if replica.started and key not in known]
+        if unaccounted:
+            owner = await self.owner_of(gang.id.job_id)
+            await self._kubeflow.adopt(state, self._completed(gang), kind, unaccounted, owner)
+
+    async def send_files(self, gang: Gang) -> None:
+        """Send the code and the local inputs of a job that a controller elsewhere will launch."""
         gang = self._completed(gang)
-        await self._send_code(gang, await self._surroundings(gang))
+        await self._sender.send(gang, await self._surroundings(gang))
 
     async def remove_shared(self, state: GangState) -> None:
         """Delete the service, the network policy and the hostfile of an attempt that is gone."""
+        if state.gang is None:
+            await self.remove_strays(state.gang_id.job_id)
+            return
+        if (kind := kind_of(state.gang.spec)) is not None:
+            await self._kubeflow.remove_shared(self._completed(state.gang), kind)
+            return
         name = names.job_name(state.name, state.gang_id.job_id)
         await asyncio.gather(
             self._delete(SERVICES, name, state.namespace),
             self._delete(NETWORK_POLICIES, name, state.namespace),
             self._delete(CONFIG_MAPS, f"{name}-hosts", state.namespace),
         )
+        if mpi_shell.has_shell(state.gang.spec):
+            await self._delete(SECRETS, mpi_shell.shell_name(name), state.namespace)
 
     async def remove_strays(self, job_id: JobId) -> None:
         """Delete what an earlier life left when it died between the last pod and the rest: only labels find it."""
@@ -152,71 +175,56 @@ class Launcher:
             owner=await self.owner_of(gang.id.job_id),
             gpu_resources={node: gpu_resource(self._view.nodes.get(node)) for node in nodes},
             priority_classes=await self._classes(),
+            mover_image=self._mover_image,
         )
 
     async def _classes(self) -> tuple[tuple[int, str], ...]:
         """Find the PriorityClasses of the installation; without one, pods have none."""
-        if self._priority_classes is None:
-            try:
-                found = await self._client.list(PRIORITY_CLASSES, labels=f"{names.DOMAIN}/priority")
-            except ForbiddenError:
-                self._priority_classes = ()
-            else:
-                pairs = (
-                    (item.metadata.labels[f"{names.DOMAIN}/priority"], item.metadata.name) for item in found.items or ()
-                )
-                self._priority_classes = tuple(sorted((int(value), name) for value, name in pairs))
+        async with self._classes_lock:
+            if self._priority_classes is None:
+                self._priority_classes = await self._read_classes()
         return self._priority_classes
 
-    async def _prepare(self, state: GangState, gang: Gang, around: Surroundings) -> None:
+    async def _read_classes(self) -> tuple[tuple[int, str], ...]:
+        label = f"{names.DOMAIN}/priority"
+        try:
+            found = await self._client.list(PRIORITY_CLASSES, labels=label)
+        except ForbiddenError:
+            return ()
+        return tuple(sorted((int(item.metadata.labels[label]), item.metadata.name) for item in found.items or ()))
+
+    async def _prepare(self, state: GangState, gang: Gang, around: Surroundings) -> Surroundings:
+        """Make what the gang's pods need; return the surroundings with what was found of the job's files."""
         hosts = gang_to_hosts(gang, around)
         if hosts is not None:
             # Written anew with every change of the gang: the kubelet carries it into running pods.
             await self._client.apply(CONFIG_MAPS, hosts, force=True)
+        if state.stock is None:
+            state.stock = await self._sender.find(gang, around)
+        around = replace(around, stock=state.stock)
         if state.prepared:
-            return
-        if gang.spec.code:
-            await self._send_code(gang, around)
+            return around
+        moves = gang_to_moves(gang, around)
+        if moves is not None:
+            # Applied, not created: an earlier attempt may have been another version's.
+            await self._client.apply(CONFIG_MAPS, moves, force=True)
         await asyncio.gather(
             self._create(SERVICES, gang_to_service(gang, around)),
             self._create_policy(gang, around),
+            self._create(SECRETS, gang_to_shell(gang, around)),
         )
         state.prepared = True
+        return around
 
     async def _create_policy(self, gang: Gang, around: Surroundings) -> None:
-        solo = is_solo(gang.spec)
-        if solo and gang.spec.tenant in self._solo_ready:
+        policy = gang_to_network_policy(gang, around)
+        if not is_solo(gang.spec):
+            await self._create(NETWORK_POLICIES, policy)
             return
-        await self._create(NETWORK_POLICIES, gang_to_network_policy(gang, around))
-        if solo:
-            self._solo_ready.add(gang.spec.tenant)
-
-    async def _send_code(self, gang: Gang, around: Surroundings) -> None:
-        digest = (gang.spec.code or "").removeprefix("sha256:")
-        file = self._code_directory / f"{digest}.tar.gz" if self._code_directory is not None else None
-        if file is None or not await asyncio.to_thread(file.is_file):
-            await self._find_code(gang)
-            return
-        archive = await asyncio.to_thread(file.read_bytes)
-        if len(archive) > CODE_LIMIT_BYTES:
-            message = (
-                f"the code archive has {len(archive) // 1024} KiB; {CODE_LIMIT_BYTES // 1024} KiB fit into a cluster;"
-                " leave data out with .ganglineignore, or put the code into the image"
-            )
-            raise RefusedError(Refusal(reason="CodeTooLarge", message=message, permanent=True))
-        await self._create(CONFIG_MAPS, gang_to_code(gang, archive, around))
-
-    async def _find_code(self, gang: Gang) -> None:
-        """Wait for the archive that whoever submitted the job is sending, before pods wait for it in vain."""
-        name = f"{names.job_name(gang.spec.name, gang.id.job_id)}-code"
-        for _ in range(_CODE_LOOKS):
-            try:
-                await self._client.get(CONFIG_MAPS, name, namespace=gang.spec.tenant)
-                return
-            except NotFoundError:
-                await asyncio.sleep(_CODE_PAUSE_SECONDS)
-        message = f"the code archive {gang.spec.code} is neither here nor in the cluster; submit the job again"
-        raise RefusedError(Refusal(reason="CodeMissing", message=message, permanent=True))
+        async with self._solo_lock:  # many small jobs come at once, and one policy is enough for all
+            if gang.spec.tenant not in self._solo_ready:
+                await self._create(NETWORK_POLICIES, policy)
+                self._solo_ready.add(gang.spec.tenant)
 
     async def _create_pods(
         self, state: GangState, gang: Gang, replicas: Sequence[GangReplica], around: Surroundings
@@ -263,6 +271,7 @@ def _check(gang: Gang) -> None:
         if not (role.image or spec.image or role.pod_template_json):
             message = f"role '{role.name}' names no image, and a cluster runs nothing else"
             raise RefusedError(Refusal(reason="ImageMissing", message=message, permanent=True))
-    if spec.inputs or spec.outputs:
-        message = "this engine moves no data yet: mount a volume (label gangline.dev/volume) or read it in the program"
-        raise RefusedError(Refusal(reason="DataMovesUnsupported", message=message, permanent=True))
+    try:
+        check_data(spec)
+    except InvalidInputError as error:
+        raise RefusedError(Refusal(reason="DataUnreachable", message=str(error), permanent=True)) from error

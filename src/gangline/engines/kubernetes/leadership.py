@@ -39,7 +39,15 @@ class Leadership:
         self._lease_seconds = lease_seconds
         self._renew_seconds = renew_seconds
         self._observed: tuple[object, float] | None = None
+        self._answered: float | None = None
         self.leading = False
+
+    @property
+    def in_contact(self) -> bool:
+        """Whether the API server answered lately: the renewals, or looks at somebody else's lease, tell."""
+        if self._answered is None:
+            return False
+        return asyncio.get_running_loop().time() - self._answered < 3 * self._lease_seconds
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work whenever we lead, until cancelled; it is cancelled when the lease cannot be kept."""
@@ -81,6 +89,7 @@ class Leadership:
         try:
             try:
                 lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
+                self._answered = asyncio.get_running_loop().time()
             except NotFoundError:
                 await self._client.create(LEASES, self._body(None))
                 return True

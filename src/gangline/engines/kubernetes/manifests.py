@@ -5,23 +5,20 @@ policy that lets nobody in but its own. A job that can never have a second repli
 per namespace, which keeps a small job at a single write.
 """
 
-import base64
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gangline.dialects.frameworks import Address, hostfile, replica_environment
-from gangline.engines.kubernetes import names
+from gangline.dialects.frameworks import Address, Team, hostfile, team_environment
+from gangline.engines.kubernetes import mpi_shell, names
 from gangline.engines.kubernetes.names import Part
-from gangline.engines.kubernetes.pod import ARCHIVE, DIRECTORIES, HOME, Plain, PodOrder, owned_metadata, replica_to_pod
+from gangline.engines.kubernetes.pod import DIRECTORIES, HOME, Plain, PodOrder, owned_metadata, replica_to_pod
+from gangline.engines.kubernetes.staging import Stock, gang_to_staging, moves_to_data
 from gangline.kube import OwnerReference
 from gangline.model import Framework, Gang, GangReplica, JobSpec, NodeName, ReplicaId
 
 SOLO_POLICY = "gangline-solo"
-CODE_LIMIT_BYTES = 700 * 1024
-"""The largest code archive that fits into a ConfigMap beside its own overhead."""
-
 CLUSTER_VARIABLE = "GANGLINE_CLUSTER"
-_LONG_VALUE = 1000
+_LONG_VALUE = 4000
 """From this length on, the list of all addresses stands once in a ConfigMap and not in every pod of the gang: five
 hundred pods with five hundred addresses each are twelve megabytes that nobody needs to write."""
 _METRICS_PATH = "/dev/stdout"
@@ -37,6 +34,9 @@ class Surroundings:
     gpu_resources: Mapping[NodeName, str] = field(default_factory=dict)
     priority_classes: tuple[tuple[int, str], ...] = ()
     """The priorities that have a PriorityClass here, lowest first."""
+    stock: Stock = field(default_factory=Stock)
+    mover_image: str | None = None
+    """The image that moves data; None for each role's own."""
 
 
 def is_solo(spec: JobSpec) -> bool:
@@ -58,21 +58,26 @@ def gang_to_pods(gang: Gang, replicas: Iterable[GangReplica], around: Surroundin
 
     One by one, as they are asked for: a large gang's first pods are on their way while the last are still written.
     """
-    where = addresses(gang)
+    team = Team.of(gang.spec, addresses(gang))
     solo = is_solo(gang.spec)
-    long = len(_cluster_text(gang, where)) > _LONG_VALUE
+    long = len(team.cluster_text) > _LONG_VALUE
+    staging = gang_to_staging(gang.spec, _shared_name(gang), around.stock, mover_image=around.mover_image)
+    if mpi_shell.has_shell(gang.spec):
+        staging += mpi_shell.shell_staging(_shared_name(gang))
     for replica in replicas:
         yield replica_to_pod(
             PodOrder(
                 gang=gang,
                 replica=replica,
-                environment=_environment(gang, replica, where),
+                environment=_environment(gang, replica, team),
                 looked_up=(CLUSTER_VARIABLE,) if long else (),
                 labels=_pod_labels(gang, replica, around, solo=solo),
                 subdomain=None if solo else _shared_name(gang),
                 gpu_resource=around.gpu_resources.get(replica.node, "nvidia.com/gpu"),
                 priority_class=_priority_class(gang.spec.priority, around),
                 owner=around.owner,
+                staging=staging,
+                wrapper=mpi_shell.wrapper(gang.spec, replica.id.role),
             )
         )
 
@@ -130,7 +135,7 @@ def gang_to_hosts(gang: Gang, around: Surroundings) -> Plain | None:
     """
     where = addresses(gang)
     data = {"hostfile": hostfile(gang.spec, where)} if gang.spec.framework is Framework.MPI else {}
-    if len(cluster := _cluster_text(gang, where)) > _LONG_VALUE:
+    if len(cluster := Team.of(gang.spec, where).cluster_text) > _LONG_VALUE:
         data[CLUSTER_VARIABLE] = cluster
     if not data:
         return None
@@ -142,22 +147,29 @@ def gang_to_hosts(gang: Gang, around: Surroundings) -> Plain | None:
     }
 
 
-def _cluster_text(gang: Gang, where: Mapping[ReplicaId, Address]) -> str:
-    """The addresses of all replicas as every one of them gets them."""
-    if not gang.replicas:
-        return ""
-    return replica_environment(gang.spec, gang.replicas[0].id, addresses=where)[CLUSTER_VARIABLE]
-
-
-def gang_to_code(gang: Gang, archive: bytes, around: Surroundings) -> Plain:
-    """Write the ConfigMap that carries the job's code archive."""
+def gang_to_moves(gang: Gang, around: Surroundings) -> Plain | None:
+    """Write the ConfigMap that tells the movers of the job's data what to do; None for a job without data."""
+    if not (gang.spec.inputs or gang.spec.outputs):
+        return None
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(gang, around, f"{_shared_name(gang)}-code", Part.CODE),
-        "immutable": True,
-        "binaryData": {ARCHIVE: base64.b64encode(archive).decode()},
+        "metadata": _metadata(gang, around, f"{_shared_name(gang)}-moves", Part.MOVES),
+        "data": moves_to_data(gang.spec, gang.id.job_id, around.stock),
     }
+
+
+def gang_to_shell(gang: Gang, around: Surroundings) -> Plain | None:
+    """Write the Secret with which an MPI launcher reaches its workers; None for a job that has no use for one."""
+    if not mpi_shell.has_shell(gang.spec):
+        return None
+    return mpi_shell.shell_secret(_metadata(gang, around, mpi_shell.shell_name(_shared_name(gang)), Part.SHELL))
+
+
+def archive_metadata(gang: Gang, around: Surroundings, part: Part, number: int | None = None) -> Plain:
+    """Write the metadata of an archive that travels with the job: its code, or one of its inputs."""
+    suffix = part if number is None else f"{part}-{number}"
+    return _metadata(gang, around, f"{_shared_name(gang)}-{suffix}", part)
 
 
 def _shared_name(gang: Gang) -> str:
@@ -178,7 +190,7 @@ def _pod_labels(gang: Gang, replica: GangReplica, around: Surroundings, *, solo:
     return {**labels, names.SOLO: "true"} if solo else labels
 
 
-def _environment(gang: Gang, replica: GangReplica, where: Mapping[ReplicaId, Address]) -> dict[str, str]:
+def _environment(gang: Gang, replica: GangReplica, team: Team) -> dict[str, str]:
     own = {
         "JOB_NAME": gang.spec.name,
         **{variable: f"{HOME}/{folder}" for variable, folder in DIRECTORIES.items()},
@@ -188,8 +200,11 @@ def _environment(gang: Gang, replica: GangReplica, where: Mapping[ReplicaId, Add
         "GANGLINE_GRACE_SECONDS": f"{gang.spec.policy.grace_seconds:g}",
         "GANGLINE_METRICS": _METRICS_PATH,
     }
-    return own | replica_environment(
-        gang.spec, replica.id, addresses=where, hostfile_path=f"{HOME}/hosts/hostfile", remote_shell=None
+    return own | team_environment(
+        team,
+        replica.id,
+        hostfile_path=f"{HOME}/hosts/hostfile",
+        remote_shell=mpi_shell.PROGRAM if mpi_shell.has_shell(gang.spec) else None,
     )
 
 

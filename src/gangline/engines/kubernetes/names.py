@@ -25,6 +25,8 @@ PART = f"{DOMAIN}/part"
 """What an object is to its job: see ``Part``."""
 SOLO = f"{DOMAIN}/solo"
 """On pods of jobs that never have a second replica: they share one network policy per namespace."""
+CLEAN = f"{DOMAIN}/clean"
+"""On pods that may be left when their job has ended (an annotation): see ``Clean``."""
 VOLUME = f"{DOMAIN}/volume"
 """On a job: the PersistentVolumeClaim its directories are kept on."""
 
@@ -38,6 +40,9 @@ class Part(StrEnum):
     REPLICA = "replica"
     NETWORK = "network"
     CODE = "code"
+    INPUTS = "inputs"
+    MOVES = "moves"
+    SHELL = "shell"
     HOSTS = "hosts"
     LOGS = "logs"
 

@@ -1,16 +1,25 @@
 """What a pod's state means to its gang. Pure: the same pod gives the same news, which is how news is repeated."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER, MAIN_CONTAINER
-from gangline.engines.kubernetes.refusals import HOPELESS_WAITS, is_node_refusal
+from gangline.engines.kubernetes.refusals import HOPELESS_WAITS, Refusal, is_node_refusal
+from gangline.engines.kubernetes.staging import INPUTS_CONTAINER, OUTPUTS_CONTAINER
 from gangline.kube import Pod
 from gangline.kube.objects import ContainerState, ContainerStatus, ContainerTerminated
-from gangline.lifecycle.events import GangEvent, GangFailed, ReplicaExited, ReplicaLost, ReplicaStarted
+from gangline.lifecycle.events import (
+    DownloadStarted,
+    GangEvent,
+    GangFailed,
+    ReplicaExited,
+    ReplicaLost,
+    ReplicaStarted,
+)
 from gangline.model import Timestamp
+from gangline.runtime.moving import PERMANENT_FAILURE
 
 COMMAND_NOT_FOUND = 127
 COMMAND_NOT_RUNNABLE = 126
@@ -36,6 +45,9 @@ class Circumstances:
 def pod_news(key: ReplicaKey, pod: Pod, around: Circumstances) -> Iterator[GangEvent]:
     """Return all that this state says of the replica and its gang; callers leave out what they have told before."""
     state = main_state(pod)
+    if (moment := _download_began(pod)) is not None:
+        job_id, attempt = key.gang_id
+        yield DownloadStarted(job_id=job_id, at=_at(moment, around.now), attempt=attempt)
     if state.running is not None:
         yield _started(key, state.running.started_at, around)
     elif state.terminated is not None and state.terminated.started_at is not None and not _never_ran(state.terminated):
@@ -45,13 +57,13 @@ def pod_news(key: ReplicaKey, pod: Pod, around: Circumstances) -> Iterator[GangE
     elif state.terminated is not None:
         yield _exited(key, pod, state.terminated, around)
     elif (failure := _hopeless(pod)) is not None and not around.ordered_away:
-        reason, message = failure
         yield GangFailed(
             job_id=key.gang_id.job_id,
             at=around.now,
             attempt=key.gang_id.attempt,
-            reason=reason,
-            message=f"{key.replica}: {message}",
+            reason=failure.reason,
+            message=f"{key.replica}: {failure.message}",
+            permanent=failure.permanent,
         )
 
 
@@ -67,8 +79,7 @@ def main_container_name(pod: Pod) -> str:
 
 def main_state(pod: Pod) -> ContainerState:
     """How the container that trains is."""
-    name = main_container_name(pod)
-    return next((status.state for status in pod.status.container_statuses if status.name == name), ContainerState())
+    return _state_of(main_container_name(pod), pod.status.container_statuses)
 
 
 def _loss(pod: Pod, state: ContainerState, around: Circumstances) -> str | None:
@@ -105,23 +116,55 @@ def _deletion_reason(pod: Pod) -> str:
     return "its pod was deleted by somebody else"
 
 
-def _hopeless(pod: Pod) -> tuple[str, str] | None:
-    """Why the pod will not start by itself, as reason and message."""
+def _download_began(pod: Pod) -> datetime | None:
+    """When the pod began to fetch its inputs; None if it did not."""
+    state = _state_of(INPUTS_CONTAINER, pod.status.init_container_statuses)
+    ran = state.running or state.terminated
+    return ran.started_at if ran is not None else None
+
+
+def stored(pod: Pod) -> Refusal | None:
+    """What became of the outputs that the pod was told to store: stored if there is no refusal."""
+    ended = _state_of(OUTPUTS_CONTAINER, pod.status.container_statuses).terminated
+    return _move_failure("OutputsFailed", ended) if ended is not None and ended.exit_code else None
+
+
+def is_storing(pod: Pod) -> bool:
+    """Whether the pod has not yet said what became of its outputs."""
+    return _state_of(OUTPUTS_CONTAINER, pod.status.container_statuses).terminated is None
+
+
+def _state_of(name: str, statuses: Iterable[ContainerStatus]) -> ContainerState:
+    return next((status.state for status in statuses if status.name == name), ContainerState())
+
+
+def _move_failure(reason: str, ended: ContainerTerminated) -> Refusal:
+    lines = ended.message.strip().splitlines() or [f"{ended.reason}, exit code {ended.exit_code}"]
+    return Refusal(reason=reason, message=lines[-1], permanent=ended.exit_code == PERMANENT_FAILURE)
+
+
+def _hopeless(pod: Pod) -> Refusal | None:
+    """Why the pod will not start by itself."""
     for status in pod.status.init_container_statuses:
         ended = status.state.terminated
-        if ended is not None and ended.exit_code != 0:
-            return "InitContainerFailed", f"{status.name} exited with {ended.exit_code}: {ended.message.strip()}"
+        if ended is None or ended.exit_code == 0:
+            continue
+        if status.name == INPUTS_CONTAINER:
+            return _move_failure("InputsFailed", ended)
+        message = f"{status.name} exited with {ended.exit_code}: {ended.message.strip()}"
+        return Refusal(reason="InitContainerFailed", message=message, permanent=False)
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         if (reason := _hopeless_wait(status)) is not None:
             return reason
     return None
 
 
-def _hopeless_wait(status: ContainerStatus) -> tuple[str, str] | None:
+def _hopeless_wait(status: ContainerStatus) -> Refusal | None:
     waiting = status.state.waiting
     if waiting is None or waiting.reason not in HOPELESS_WAITS:
         return None
-    return HOPELESS_WAITS[waiting.reason], f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
+    message = f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
+    return Refusal(reason=HOPELESS_WAITS[waiting.reason], message=message, permanent=False)
 
 
 def _never_ran(ended: ContainerTerminated) -> bool:

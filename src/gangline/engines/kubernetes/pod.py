@@ -14,12 +14,13 @@ Lists of named things (volumes, mounts, environment) are joined by name; the tem
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gangline.engines.kubernetes import names
+from gangline.engines.kubernetes.device_claims import tie_to_node
 from gangline.kube import OwnerReference
-from gangline.model import Gang, GangReplica, Resources, RoleSpec
+from gangline.model import Gang, GangReplica, ReplicaId, Resources, RoleSpec
 
 Plain = dict[str, Any]
 """An object as JSON; templates pass through it untouched, which no struct of ours could promise."""
@@ -28,7 +29,6 @@ MAIN_CONTAINER = "main"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """The annotation that says which container trains: kubectl follows it too."""
 HOME = "/gangline"
-ARCHIVE = "code.tar.gz"
 DIRECTORIES = {"DATA_DIR": "data", "RESULT_DIR": "results", "CHECKPOINT_DIR": "checkpoints", "HOME": "home"}
 """The directories every replica has, by the variable that names each."""
 
@@ -40,7 +40,30 @@ _RESTRICTED_POD: Plain = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 _RESTRICTED_CONTAINER: Plain = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-_UNPACK = "tar -xzf {archive} -C {target} || python3 -m tarfile -e {archive} {target}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """What surrounds a program to bring its code and data and to take its results away; see ``staging``.
+
+    The containers say only what is theirs: image and user are those of the program itself and, for those ``before``
+    and ``after`` it, environment and directories too. ``after`` is for the lead replica alone.
+    """
+
+    volumes: tuple[Plain, ...] = ()
+    mounts: tuple[Plain, ...] = ()
+    unpack: tuple[Plain, ...] = ()
+    before: tuple[Plain, ...] = ()
+    after: tuple[Plain, ...] = ()
+
+    def __add__(self, other: "Staging") -> "Staging":
+        return Staging(
+            volumes=self.volumes + other.volumes,
+            mounts=self.mounts + other.mounts,
+            unpack=self.unpack + other.unpack,
+            before=self.before + other.before,
+            after=self.after + other.after,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +80,9 @@ class PodOrder:
     gpu_resource: str
     priority_class: str | None
     owner: OwnerReference | None
+    staging: Staging = field(default_factory=Staging)
+    wrapper: tuple[str, ...] = ()
+    """Words before the program's command: a program of ours that runs it."""
 
     @property
     def role(self) -> RoleSpec:
@@ -110,11 +136,11 @@ def _spec(order: PodOrder, given: Plain) -> Plain:
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": max(0, round(policy.grace_seconds)),
         **given,
-        "nodeName": order.replica.node,
+        **tie_to_node(given, order.replica.node),
         "hostname": names.host_name(order.replica.id),
         "restartPolicy": "Never",
         "securityContext": {**_RESTRICTED_POD, **(given.get("securityContext") or {})},
-        "volumes": _joined(_volumes(order), given.get("volumes")),
+        "volumes": joined(_volumes(order), given.get("volumes")),
         "containers": _containers(order, _template_containers(order)),
     }
     if order.subdomain is not None:
@@ -123,9 +149,13 @@ def _spec(order: PodOrder, given: Plain) -> Plain:
         spec.setdefault("priorityClassName", order.priority_class)
     if tolerations := [*(given.get("tolerations") or ()), *_tolerations(order)]:
         spec["tolerations"] = tolerations
-    inits = [*_init_containers(order, spec["containers"]), *(given.get("initContainers") or ())]
-    if inits:
-        spec["initContainers"] = [_restricted(container) for container in inits]
+    main = spec["containers"][main_container(spec["containers"], order.gang.spec.framework)]
+    ours = [_dressed(container, main) for container in order.staging.unpack]
+    ours += [_completed(container, order, main) for container in order.staging.before]
+    if inits := [*ours, *map(_restricted, given.get("initContainers") or ())]:
+        spec["initContainers"] = inits
+    if order.replica.id == ReplicaId(order.gang.spec.lead_role, 0):
+        spec["containers"] += [_completed(container, order, main) for container in order.staging.after]
     return spec
 
 
@@ -150,10 +180,14 @@ def _main(order: PodOrder, given: Plain) -> Plain:
     container: Plain = {"name": MAIN_CONTAINER, "image": role.image or spec.image or "", **given}
     if role.command and "command" not in given and "args" not in given:
         container["command"] = [literal(word) for word in role.command]
+    if order.wrapper and ("command" in container or "args" not in container):
+        # What an image would run with these arguments is not known here; it stays as it is.
+        container["command"] = [*order.wrapper, *container.get("command", ())]
     environment = [_variable(order, name, value) for name, value in order.environment.items()]
-    container["env"] = _joined(environment, given.get("env"))
+    container["env"] = joined(environment, given.get("env"))
     container["resources"] = _resources(role.resources, order.gpu_resource, given.get("resources") or {})
-    container["volumeMounts"] = _joined(_mounts(order), given.get("volumeMounts"), key="mountPath")
+    ours = joined(_mounts(order), list(order.staging.mounts), key="mountPath")
+    container["volumeMounts"] = joined(ours, given.get("volumeMounts"), key="mountPath")
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if spec.code:
         container.setdefault("workingDir", f"{HOME}/code")
@@ -218,11 +252,9 @@ def _volumes(order: PodOrder) -> list[Plain]:
     volumes: list[Plain] = [{"name": "gangline-scratch", "emptyDir": {}}]
     if claim:
         volumes.append({"name": "gangline-volume", "persistentVolumeClaim": {"claimName": claim}})
-    if order.gang.spec.code:
-        volumes.append({"name": "gangline-archive", "configMap": {"name": f"{order.shared}-code"}})
     if order.gang.spec.framework == "mpi":
         volumes.append({"name": "gangline-hosts", "configMap": {"name": f"{order.shared}-hosts"}})
-    return volumes
+    return [*volumes, *order.staging.volumes]
 
 
 def _mounts(order: PodOrder) -> list[Plain]:
@@ -241,25 +273,26 @@ def _mounts(order: PodOrder) -> list[Plain]:
     return mounts
 
 
-def _init_containers(order: PodOrder, containers: list[Plain]) -> list[Plain]:
-    """Unpack the code with the image's own tar or Python, so that no other image is ever pulled."""
-    if not order.gang.spec.code:
-        return []
-    image = containers[main_container(containers, order.gang.spec.framework)]["image"]
-    unpack = _UNPACK.format(archive=f"{HOME}/archive/{ARCHIVE}", target=f"{HOME}/code")
-    return [
-        {
-            "name": "gangline-code",
-            "image": image,
-            "command": ["sh", "-c", unpack],
-            "volumeMounts": [
-                {"name": "gangline-archive", "mountPath": f"{HOME}/archive"},
-                {"name": "gangline-scratch", "mountPath": f"{HOME}/code", "subPath": "code"},
-            ],
-        }
-    ]
+def _dressed(container: Plain, main: Plain) -> Plain:
+    """Give a container of ours the image and the user of the program, unless it brings an image."""
+    taken = ("securityContext",) if "image" in container else ("image", "imagePullPolicy", "securityContext")
+    return {**{name: main[name] for name in taken if name in main}, **container}
 
 
-def _joined(ours: list[Plain], given: list[Plain] | None, *, key: str = "name") -> list[Plain]:
+def _completed(container: Plain, order: PodOrder, main: Plain) -> Plain:
+    """Give a container of ours all that the program has, so that it can reach what the program could."""
+    inherited: Plain = {name: main[name] for name in ("env", "envFrom") if name in main}
+    mounts = joined(_mounts(order), _given_mounts(order), key="mountPath")
+    whole = joined(mounts, container["volumeMounts"], key="mountPath")
+    return {**inherited, **_dressed(container, main), "volumeMounts": whole}
+
+
+def _given_mounts(order: PodOrder) -> list[Plain]:
+    containers = _template_containers(order)
+    return containers[main_container(containers, order.gang.spec.framework)].get("volumeMounts") or []
+
+
+def joined(ours: list[Plain], given: list[Plain] | None, *, key: str = "name") -> list[Plain]:
+    """Put what a template gives after what we give, leaving out of ours what it names itself."""
     taken = {entry.get(key) for entry in given or ()}
     return [*(entry for entry in ours if entry[key] not in taken), *(given or ())]

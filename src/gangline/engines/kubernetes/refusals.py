@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
+from gangline.errors import EngineError
 from gangline.kube import ApiError, BadRequestError, ForbiddenError, InvalidError, NotFoundError
+
+_DENIALS = (("admission webhook", "denied the request"), ("ValidatingAdmissionPolicy", "denied request"))
+"""How the API server words that a rule of the cluster's administrator refused; the status alone does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,15 +18,23 @@ class Refusal:
     permanent: bool
 
 
+class RefusedError(EngineError):
+    """The cluster will not have this gang."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        super().__init__(f"{refusal.reason}: {refusal.message}")
+
+
 def refusal_of(error: ApiError) -> Refusal | None:
     """Say why an object was refused; None where the server only asks for patience and the order is given again."""
     text = error.message
+    if any(all(words in text for words in denial) for denial in _DENIALS):
+        return Refusal(reason="AdmissionDenied", message=text, permanent=True)
     if isinstance(error, InvalidError | BadRequestError):
         return Refusal(reason="InvalidObject", message=text, permanent=True)
     if isinstance(error, NotFoundError):
         return Refusal(reason="NamespaceNotFound", message=text, permanent=True)
-    if "admission webhook" in text and "denied the request" in text:
-        return Refusal(reason="AdmissionDenied", message=text, permanent=True)
     if isinstance(error, ForbiddenError):
         return _forbidden(text)
     return None

@@ -11,18 +11,20 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from gangline.engines.kubernetes import kept_logs, names
+from gangline.engines.kubernetes.capacity import FINISHED_PHASES
 from gangline.engines.kubernetes.gangs import GangState
 from gangline.engines.kubernetes.kept_logs import KeptLog
 from gangline.engines.kubernetes.launching import Launcher
 from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.watch import ClusterView
-from gangline.kube import PODS, KubeClient, KubeError, NotFoundError, Pod
-from gangline.model import Metric
+from gangline.kube import CONFIG_MAPS, PODS, ConflictError, KubeClient, KubeError, NotFoundError, Pod
+from gangline.model import Clean, JobId, Metric
 
 _log = logging.getLogger(__name__)
 _READ_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 _UNSEEN_SECONDS = 5.0
+_REST_SECONDS = 15.0
 
 
 class Remover:
@@ -70,6 +72,57 @@ class Remover:
         grace = max(1, math.ceil(grace_seconds))
         await asyncio.gather(*(self._delete(pod, grace) for pod in pods))
 
+    async def forget(self, job_id: JobId, *, namespace: str | None) -> None:
+        """Delete what a job left when it ended: pods that were kept, logs, code."""
+        gangs = [gang_id for gang_id in self._view.gangs() if gang_id.job_id == job_id]
+        await self.ask_to_end([pod for gang_id in gangs for pod in self._view.pods_of(gang_id).values()], 0)
+        labels = names.job_labels(self._controller, job_id)
+        found = await self._client.list(CONFIG_MAPS, namespace=namespace, labels=labels)
+        for place in {item.metadata.namespace for item in found.items or ()}:
+            await self._client.delete_all(CONFIG_MAPS, labels=labels, namespace=place)
+
+    def going(self, state: GangState, clean: Clean) -> dict[ReplicaKey, Pod]:
+        """Return the pods of an attempt that must go now; the others are noted as kept."""
+        pods = self._view.pods_of(state.gang_id)
+        state.kept |= {key for key, pod in pods.items() if key not in state.leaving and _stays(pod, clean)}
+        return {key: pod for key, pod in pods.items() if key not in state.kept}
+
+    async def put_to_rest(self, state: GangState, grace_seconds: float) -> None:
+        """End the kept pods that still run without removing them, so that they hold nothing and can be looked at.
+
+        A deadline that has passed is the one way to have a kubelet do that. A pod that does not end in time goes.
+        """
+        running = {key: pod for key, pod in self._view.pods_of(state.gang_id).items() if key in state.kept}
+        running = {key: pod for key, pod in running.items() if not has_ended(pod)}
+        await asyncio.gather(*(self._pass_deadline(pod) for pod in running.values()))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_seconds + _REST_SECONDS):
+                while self._restless(state, running):
+                    state.changed.clear()
+                    await state.changed.wait()
+        restless = self._restless(state, running)
+        state.kept -= restless.keys()
+        await self.ask_to_end(restless.values(), grace_seconds)
+
+    def _restless(self, state: GangState, asked: Iterable[ReplicaKey]) -> dict[ReplicaKey, Pod]:
+        pods = self._view.pods_of(state.gang_id)
+        return {key: pods[key] for key in asked if key in pods and not has_ended(pods[key])}
+
+    async def _pass_deadline(self, pod: Pod) -> None:
+        async with self._slots:
+            try:
+                patch = {"metadata": {"uid": pod.metadata.uid}, "spec": {"activeDeadlineSeconds": 1}}
+                await self._client.patch(PODS, pod.metadata.name, patch, namespace=pod.metadata.namespace)
+            except (NotFoundError, ConflictError):
+                return
+
+    async def remove_rest(self, state: GangState, grace_seconds: float) -> None:
+        """Delete pods that the watch showed only after the order came, then wait for the end of all."""
+        marked = state.leaving | state.kept
+        pods = self._view.pods_of(state.gang_id)
+        await self.ask_to_end([pod for key, pod in pods.items() if key not in marked], grace_seconds)
+        await self.until_gone(state)
+
     async def until_gone(self, state: GangState) -> None:
         """Wait until no pod of the attempt exists, whatever that takes."""
         loop = asyncio.get_running_loop()
@@ -86,7 +139,7 @@ class Remover:
                     await state.changed.wait()
 
     def _is_gone(self, state: GangState) -> bool:
-        return not self._view.pods_of(state.gang_id) and state.created <= state.seen
+        return not (self._view.pods_of(state.gang_id).keys() - state.kept) and state.created <= state.seen
 
     async def _look(self, state: GangState) -> None:
         """Ask the server itself about pods that were created and never seen: a watch may skip what lived briefly."""
@@ -97,7 +150,9 @@ class Remover:
 
     async def _force(self, state: GangState) -> None:
         lost = [
-            pod for pod in self._view.pods_of(state.gang_id).values() if self._view.is_node_lost(pod.spec.node_name)
+            pod
+            for key, pod in self._view.pods_of(state.gang_id).items()
+            if key not in state.kept and self._view.is_node_lost(pod.spec.node_name)
         ]
         await asyncio.gather(*(self._delete(pod, 0) for pod in lost))
 
@@ -110,9 +165,10 @@ class Remover:
                     pod.metadata.name,
                     namespace=pod.metadata.namespace,
                     grace_seconds=0 if lost else grace,
+                    uid=pod.metadata.uid,
                 )
-            except NotFoundError:
-                return
+            except (NotFoundError, ConflictError):
+                return  # it is gone; another pod may bear its name by now
 
     async def _read(self, state: GangState, pods: Mapping[ReplicaKey, Pod]) -> dict[ReplicaKey, list[bytes]]:
         """Read what pods wrote so far: done before they are asked to end, for a pod takes its log along."""
@@ -166,3 +222,24 @@ class Remover:
         except KubeError as error:
             # Freeing machines matters more than the output; the user is told where to look.
             _log.warning("the logs of %s could not be kept: %s", state.gang_id, error)
+
+
+def may_outlive(pod: Pod) -> bool:
+    """Whether a pod may have been left on purpose when its job ended."""
+    return names.CLEAN in pod.metadata.annotations and pod.status.phase in FINISHED_PHASES
+
+
+def has_ended(pod: Pod) -> bool:
+    """Whether nothing of a pod runs any more."""
+    # A kubelet tells the end of the containers at once, that of the pod when all is tidied up.
+    containers = pod.status.container_statuses
+    return pod.status.phase in FINISHED_PHASES or (
+        bool(containers) and all(container.state.terminated is not None for container in containers)
+    )
+
+
+def _stays(pod: Pod, clean: Clean) -> bool:
+    """Whether a pod is left when its job has ended; one that never started has nothing to show."""
+    if pod.metadata.deletion_timestamp is not None or clean is Clean.ALL:
+        return False
+    return has_ended(pod) or clean is Clean.LEAVE or (clean is Clean.NONE and pod.status.phase == "Running")

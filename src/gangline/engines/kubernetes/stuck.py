@@ -10,6 +10,7 @@ _TELLING = {
     "FailedAttachVolume": "VolumeUnavailable",
     "FailedMapVolume": "VolumeUnavailable",
     "FailedCreatePodSandBox": "SandboxFailed",
+    "FailedScheduling": "DevicesUnavailable",
 }
 
 

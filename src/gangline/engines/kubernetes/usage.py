@@ -29,11 +29,13 @@ class _MeasuredList(Partial, frozen=True):
     items: list[_Measured] = msgspec.field(default_factory=list)
 
 
-async def measure(client: KubeClient, *, nodes: Sequence[Node], pods: Iterable[tuple[ReplicaKey, Pod]]) -> Usage:
-    """Measure every node and every running replica."""
+async def measure(
+    client: KubeClient, *, nodes: Sequence[Node], pods: Iterable[tuple[ReplicaKey, Pod]], namespace: str | None = None
+) -> Usage:
+    """Measure every node and every running replica; those of one namespace alone for whom may see no more."""
     running = [(key, pod) for key, pod in pods if main_state(pod).running is not None]
     by_node = {item.metadata.name: amounts_to_resources(item.usage) for item in await _read(client, "nodes")}
-    measured = await _read(client, "pods")
+    measured = await _read(client, "pods") or (await _read(client, f"namespaces/{namespace}/pods") if namespace else [])
     by_pod = {(item.metadata.namespace, item.metadata.name): _sum(item) for item in measured}
     return Usage(
         nodes=tuple(NodeUsage(node=node.name, used=by_node.get(node.name) or _asked(node, running)) for node in nodes),
@@ -42,7 +44,7 @@ async def measure(client: KubeClient, *, nodes: Sequence[Node], pods: Iterable[t
 
 
 def _replica(key: ReplicaKey, pod: Pod, by_pod: Mapping[tuple[str, str], Resources]) -> ReplicaUsage:
-    used = by_pod.get((pod.metadata.namespace, pod.metadata.name), Resources())
+    used = by_pod.get((pod.metadata.namespace, pod.metadata.name)) or pod_requests(pod)
     return ReplicaUsage(
         job_id=key.gang_id.job_id,
         replica=key.replica,

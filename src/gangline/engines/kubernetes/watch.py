@@ -11,9 +11,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Generic
 
-from gangline.engines.kubernetes.capacity import is_lost, is_ready, node_to_model, occupies, pod_requests
+from gangline.engines.kubernetes.capacity import NO_OFFERS, is_lost, is_ready, node_to_model, occupies, taken
+from gangline.engines.kubernetes.foreign.pods import WATCHED_PODS, WatchedPod
 from gangline.engines.kubernetes.names import ReplicaKey, replica_of
-from gangline.kube import NODES, PODS, Applied, Change, Deleted, KubeClient, KubeError, Node, Pod, Resource
+from gangline.kube import NODES, Applied, Change, Deleted, KubeClient, KubeError, Node, Pod, Resource
 from gangline.kube.objects import AnyObject
 from gangline.model import GangId, Resources
 from gangline.model import Node as ModelNode
@@ -49,8 +50,10 @@ class ClusterView:
         changed_pod: PodListener,
         changed_nodes: Callable[[], None],
         lost_node: Callable[[str], None],
+        scheduler_name: str = "gangline",
     ) -> None:
         self._controller = controller
+        self._scheduler_name = scheduler_name
         self._changed_pod = changed_pod
         self._changed_nodes = changed_nodes
         self._lost_node = lost_node
@@ -59,6 +62,41 @@ class ClusterView:
         self._shares: dict[tuple[str, str], _Share] = {}
         self._foreign: dict[str, _Foreign] = {}
         self._models: dict[str, tuple[Node, Resources, int, ModelNode]] = {}
+        self._claims: dict[str, ReplicaKey] = {}
+        self.named: dict[str, WatchedPod] = {}
+        """Pods of others that name our scheduler, by uid."""
+        self.changed_named: Callable[[WatchedPod], None] = _ignore
+        """Called with every such pod that came, changed or went."""
+        self.offers: Callable[[Node], Mapping[str, int]] = _no_offers
+        """What a node has for pods of others besides what its kubelet says; see ``foreign.offers``."""
+
+    def find_named(self, namespace: str, uid: str) -> WatchedPod | None:
+        """Return a pod of others that names our scheduler, if it is there and of that namespace."""
+        pod = self.named.get(uid)
+        return pod if pod is not None and pod.metadata.namespace == namespace else None
+
+    def claim(self, uid: str, key: ReplicaKey) -> None:
+        """Count a pod of others as a replica from now on, so that it is not counted twice."""
+        if self._claims.get(uid) == key:
+            return
+        self.release(uid)
+        self._claims[uid] = key
+        if (pod := self.named.get(uid)) is not None:
+            self._count(pod, None)
+            self.apply_pod(pod)
+
+    def release(self, uid: str) -> None:
+        """Count a pod of others as somebody else's again."""
+        key, pod = self._claims.pop(uid, None), self.named.get(uid)
+        if key is not None:
+            self._forget_replica(key)
+            if pod is not None:
+                self.apply_pod(pod)
+
+    def offers_changed(self) -> None:
+        """Describe every node anew, for what they have besides has changed."""
+        self._models.clear()
+        self._changed_nodes()
 
     def pods_of(self, gang_id: GangId) -> Mapping[ReplicaKey, Pod]:
         """Return the pods of one attempt that exist."""
@@ -69,8 +107,8 @@ class ClusterView:
         return tuple(self._gangs)
 
     def is_node_lost(self, name: str) -> bool:
-        """Whether nobody has heard of a node for too long, or it was removed."""
-        return is_lost(self.nodes.get(name))
+        """Whether nobody has heard of a node for too long, or it was removed; never for a pod that has none yet."""
+        return bool(name) and is_lost(self.nodes.get(name))
 
     def describe_nodes(self, strangers: Iterable[GangId], refused: Mapping[str, Resources]) -> list[ModelNode]:
         """Describe all nodes by name. ``strangers`` are gangs of ours that nobody ordered: they count as foreign.
@@ -81,7 +119,7 @@ class ClusterView:
         for gang_id in strangers:
             for pod in self.pods_of(gang_id).values():
                 if occupies(pod):
-                    _add(extra.setdefault(pod.spec.node_name, _Foreign()), pod_requests(pod))
+                    _add(extra.setdefault(pod.spec.node_name, _Foreign()), taken(pod))
         for name, requests in refused.items():
             _add(extra.setdefault(name, _Foreign()), requests)
         return [self._describe(name, extra.get(name)) for name in sorted(self.nodes)]
@@ -95,7 +133,7 @@ class ClusterView:
         known = self._models.get(name)
         if known is not None and known[0] is node and known[1] == used and known[2] == pods:
             return known[3]
-        model = node_to_model(node, foreign=used, foreign_pods=pods)
+        model = node_to_model(node, foreign=used, foreign_pods=pods, offers=self.offers(node))
         if known is not None and known[3] == model:
             model = known[3]
         self._models[name] = (node, used, pods, model)
@@ -121,24 +159,51 @@ class ClusterView:
 
     def apply_pod(self, pod: Pod) -> None:
         """Take in a pod's present state."""
-        key = replica_of(pod.metadata.labels, self._controller)
+        key = self._key_of(pod)
         if key is None:
-            self._count(pod, _Share(pod.spec.node_name, pod_requests(pod)) if occupies(pod) else None)
-            return
-        self._gangs.setdefault(key.gang_id, {})[key] = pod
-        self._changed_pod(key, pod, False)
+            self._count(pod, _Share(pod.spec.node_name, taken(pod)) if occupies(pod) else None)
+        else:
+            self._gangs.setdefault(key.gang_id, {})[key] = pod
+            self._changed_pod(key, pod, False)
 
     def drop_pod(self, pod: Pod) -> None:
         """Take in that a pod is gone."""
-        key = replica_of(pod.metadata.labels, self._controller)
+        key = self._key_of(pod)
+        self._claims.pop(pod.metadata.uid, None)
         if key is None:
             self._count(pod, None)
-            return
+        else:
+            self._forget_replica(key)
+            self._changed_pod(key, pod, True)
+
+    def apply_watched(self, pod: WatchedPod) -> None:
+        """Take in a pod's present state, and tell of it if it is one of others that we are to place."""
+        named = self._is_named(pod)
+        if named:
+            self.named[pod.metadata.uid] = pod
+        self.apply_pod(pod)
+        if named:
+            self.changed_named(pod)
+
+    def drop_watched(self, pod: WatchedPod) -> None:
+        """Take in that a pod is gone, and tell of it likewise."""
+        named = self.named.pop(pod.metadata.uid, None) is not None
+        self.drop_pod(pod)
+        if named:
+            self.changed_named(pod)
+
+    def _is_named(self, pod: WatchedPod) -> bool:
+        ours = replica_of(pod.metadata.labels, self._controller) is not None
+        return pod.spec.scheduler_name == self._scheduler_name and not ours
+
+    def _key_of(self, pod: Pod) -> ReplicaKey | None:
+        return replica_of(pod.metadata.labels, self._controller) or self._claims.get(pod.metadata.uid)
+
+    def _forget_replica(self, key: ReplicaKey) -> None:
         pods = self._gangs.get(key.gang_id, {})
         pods.pop(key, None)
         if not pods:
             self._gangs.pop(key.gang_id, None)
-        self._changed_pod(key, pod, True)
 
     def _count(self, pod: Pod, share: _Share | None) -> None:
         name = (pod.metadata.namespace, pod.metadata.name)
@@ -153,6 +218,15 @@ class ClusterView:
             _add(self._foreign.setdefault(share.node, _Foreign()), share.requests)
             self._shares[name] = share
         self._changed_nodes()
+
+
+def _ignore(pod: WatchedPod) -> None:
+    del pod
+
+
+def _no_offers(node: Node) -> Mapping[str, int]:
+    del node
+    return NO_OFFERS
 
 
 def _add(foreign: _Foreign, requests: Resources) -> None:
@@ -201,7 +275,8 @@ class Watcher:
     async def _follow_pods(self) -> None:
         # Nodes first: whether a pod's node is lost is part of what the pod means.
         await self._nodes_synced.wait()
-        await self._follow(PODS, self._namespace, _Sink(self._view.apply_pod, self._view.drop_pod, self._pods_synced))
+        sink = _Sink(self._view.apply_watched, self._view.drop_watched, self._pods_synced)
+        await self._follow(WATCHED_PODS, self._namespace, sink)
 
     async def _follow(self, resource: Resource[AnyObject], namespace: str | None, sink: "_Sink[AnyObject]") -> None:
         """Hand every change on, for ever; a watch that fails is begun anew."""

@@ -1,23 +1,22 @@
-"""Tells ``kubectl describe`` what happened to a job: one Kubernetes event per phase it enters.
+"""Tells ``kubectl describe`` what happened to a job: what its kind announces of every record.
 
 Best effort, in the background and never in the way: the record is the job's status.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from gangline.kube import EVENTS, AlreadyExistsError, KubeClient, KubeError
-from gangline.model import Phase
+from gangline.model import JobId, Phase, Timestamp
 from gangline.storage.interface import Record
-from gangline.storage.kubernetes.definitions import JOBS
-from gangline.storage.kubernetes.wire import Kept
+from gangline.storage.kubernetes.announcements import Subject, record_to_event
+from gangline.storage.kubernetes.records import Kept, Plain
 
 _log = logging.getLogger(__name__)
 _LONGEST_QUEUE = 1000
-_WARNINGS = frozenset({Phase.FAILED, Phase.RESTARTING})
+_PAUSE_SECONDS = 0.04
+"""Between two events: while hundreds of jobs start, the server has better things to do than to note it."""
 
 
 class Announcer:
@@ -25,15 +24,23 @@ class Announcer:
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_LONGEST_QUEUE)
+        self._waiting: asyncio.Queue[Plain] = asyncio.Queue(_LONGEST_QUEUE)
         self._sending: asyncio.Task[None] | None = None
 
     def announce(self, kept: Kept, records: Sequence[Record]) -> None:
-        """Send the records that people care about; when too many wait, new ones are left out."""
-        for record in records:
-            if record.replica is not None or self._waiting.full():
-                continue
-            self._waiting.put_nowait(record_to_event(kept, record))
+        """Send what people care about; when too many wait, new ones are left out."""
+        self._put(event for record in records for event in kept.kind.events(kept, record))
+
+    def refuse(self, subject: Subject, message: str, at: Timestamp) -> None:
+        """Say that an object is no job, or no longer the one that runs, and why."""
+        record = Record(job_id=JobId(subject.uid), at=at, reason="Invalid", message=message, phase=Phase.FAILED)
+        self._put([record_to_event(subject, record, f"{subject.resource.kind}FailedValidation", message)])
+
+    def _put(self, events: Iterable[Plain]) -> None:
+        for event in events:
+            if self._waiting.full():
+                return
+            self._waiting.put_nowait(event)
         if self._sending is None and not self._waiting.empty():
             self._sending = asyncio.create_task(self._send(), name="announce events")
 
@@ -52,28 +59,4 @@ class Announcer:
                 continue
             except KubeError as error:
                 _log.debug("an event could not be sent: %s", error)
-
-
-def record_to_event(kept: Kept, record: Record) -> dict[str, Any]:
-    """Write a record as a Kubernetes event; the name is the record's, so that repeating it changes nothing."""
-    moment = datetime.fromtimestamp(record.at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    digest = f"{round(record.at * 1000):x}"
-    message = record.message or f"the job is {record.phase}"
-    return {
-        "metadata": {"name": f"{kept.name[:200]}.{record.reason.lower()}.{digest}", "namespace": kept.namespace},
-        "type": "Warning" if record.phase in _WARNINGS else "Normal",
-        "reason": record.reason,
-        "message": f"{record.phase}: {message}"[:1000],
-        "involvedObject": {
-            "apiVersion": JOBS.api_version,
-            "kind": JOBS.kind,
-            "namespace": kept.namespace,
-            "name": kept.name,
-            "uid": kept.uid,
-        },
-        "source": {"component": "gangline"},
-        "reportingComponent": "gangline",
-        "firstTimestamp": moment,
-        "lastTimestamp": moment,
-        "count": 1,
-    }
+            await asyncio.sleep(_PAUSE_SECONDS)

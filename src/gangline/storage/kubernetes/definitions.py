@@ -1,4 +1,4 @@
-"""The custom resources ``Job`` and ``Queue`` of ``gangline.dev/v1``: where they live, and their schemas.
+"""The custom resources ``Job``, ``Queue`` and ``Sweep`` of ``gangline.dev/v1``: where they live, and their schemas.
 
 The one source of both: the installer applies these definitions and the Helm chart is rendered from them. The schema
 refuses a wrong job at ``kubectl apply``, naming the field; what a schema cannot say, the controller says in the status.
@@ -7,11 +7,13 @@ refuses a wrong job at ``kubectl apply``, naming the field; what a schema cannot
 from typing import Any
 
 from gangline.kube import GenericObject, Resource
-from gangline.model import Framework, Phase, Prefer, Restart, Retry, Success
+from gangline.model import Clean, Framework, Phase, Prefer, Restart, Retry, Success
+from gangline.model.sweep import Goal
 
 GROUP = "gangline.dev"
 VERSION = "v1"
 JOBS = Resource(group=GROUP, version=VERSION, plural="jobs", kind="Job", type=GenericObject)
+SWEEPS = Resource(group=GROUP, version=VERSION, plural="sweeps", kind="Sweep", type=GenericObject)
 QUEUES = Resource(group=GROUP, version=VERSION, plural="queues", kind="Queue", type=GenericObject, namespaced=False)
 
 Schema = dict[str, Any]
@@ -57,6 +59,7 @@ _ROLE = _object(
         "resources": _RESOURCES,
         "size": _TEXT,
         "restart": _choice(*Restart),
+        "retry": _choice(*Retry),
         "port": {"type": "integer", "minimum": 1, "maximum": 65535},
         "pod_template": _ANYTHING,
     },
@@ -88,6 +91,7 @@ _POLICY = _object(
         "grace": _DURATION,
         "expected": _DURATION,
         "preemptible": _FLAG,
+        "clean": _choice(*Clean),
     }
 )
 _PLACEMENT = _object(
@@ -95,6 +99,9 @@ _PLACEMENT = _object(
         "prefer": _choice(*Prefer),
         "within": _TEXT,
         "within_required": _FLAG,
+        "apart": _TEXT,
+        "near": _TEXTS,
+        "away": _TEXTS,
         "gpu_type": _WORDS,
         "node_selector": _TEXTS,
         "tolerations": _list(
@@ -140,7 +147,7 @@ _JOB_STATUS = _object(
         "attempt": _count(0),
         "startedAt": _TEXT,
         "finishedAt": _TEXT,
-        "explanation": _TEXT,
+        "explanation": _object({"sentences": _list(_TEXT), "facts": _ANYTHING}),
         "conditions": {**_list(_CONDITION), "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         "history": _list(_object({"phase": _TEXT, "at": _TEXT, "reason": _TEXT, "message": _TEXT})),
         "journal": _list(_ANYTHING),
@@ -154,8 +161,21 @@ _QUEUE_SPEC = _object(
         "guarantee": _RESOURCES,
         "limit": _RESOURCES,
         "may_borrow": _FLAG,
+        "tenants": _WORDS,
     }
 )
+_SWEEP_SPEC = _object(
+    {
+        "sampler": _TEXT,
+        "parallelism": _count(1),
+        "objective": _object({"metric": _TEXT, "goal": _choice(*Goal)}, required=["metric"]),
+        # A mapping of names to values, or a list where their order counts; the dialect checks either.
+        "parameters": {"x-kubernetes-preserve-unknown-fields": True},
+        "template": _object({"metadata": _ANYTHING, "spec": _ANYTHING}, required=["spec"]),
+    },
+    required=["parameters", "template"],
+)
+_SWEEP_STATUS = _object({"state": _TEXT, "begun": _count(0), "message": _TEXT, "record": _ANYTHING})
 
 
 def _column(name: str, path: str, kind: str = "string", **rest: Any) -> Schema:
@@ -224,5 +244,19 @@ QUEUE_DEFINITION = _definition(
     },
     [_column("Parent", ".spec.parent"), _column("Weight", ".spec.weight", "integer"), _AGE],
 )
-DEFINITIONS = (JOB_DEFINITION, QUEUE_DEFINITION)
+SWEEP_DEFINITION = _definition(
+    SWEEPS,
+    ["gsweep", "gsweeps"],
+    {
+        **_object({"spec": _SWEEP_SPEC, "status": _SWEEP_STATUS}, required=["spec"]),
+        "description": "One job tried with many values; each trial is a job of its own.",
+    },
+    [
+        _column("State", ".status.state"),
+        _column("Begun", ".status.begun", "integer"),
+        _column("Message", ".status.message", priority=1),
+        _AGE,
+    ],
+)
+DEFINITIONS = (JOB_DEFINITION, QUEUE_DEFINITION, SWEEP_DEFINITION)
 """All there is, in the order it is applied."""

@@ -6,16 +6,23 @@ import logging
 from typing import Protocol
 
 from gangline.errors import StorageError
-from gangline.kube import Applied, Deleted, GenericObject, KubeClient, KubeError, Synced
+from gangline.kube import Applied, ConflictError, Deleted, GenericObject, KubeClient, KubeError, Synced
 from gangline.lifecycle import Event
 from gangline.lifecycle.events import DeleteRequested
-from gangline.model import Clock, JobId, Phase
-from gangline.storage.kubernetes.definitions import JOBS, QUEUES
+from gangline.model import Clock, JobId
+from gangline.storage.kubernetes.adoption import take_over
+from gangline.storage.kubernetes.announcements import Subject, subject_of
+from gangline.storage.kubernetes.announcer import Announcer
+from gangline.storage.kubernetes.definitions import QUEUES
 from gangline.storage.kubernetes.objects import JobObjects
-from gangline.storage.kubernetes.wire import object_to_job
+from gangline.storage.kubernetes.records import Kept, RecordKind
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
+_DISCOVERY_SECONDS = 15.0
+"""How often it is asked whether a kind of job object has been installed or removed."""
+_GREETING_SECONDS = 1.5
+"""How long a new job may wait for its first change before its status is written for its own sake."""
 
 
 class Listener(Protocol):
@@ -34,62 +41,155 @@ class Listener(Protocol):
         ...
 
 
-async def follow(client: KubeClient, objects: JobObjects, listener: Listener, clock: Clock) -> None:
-    """Tell a listener of every change that was not made here, for ever."""
-    await asyncio.gather(_follow_jobs(client, objects, listener, clock), _follow_queues(client, listener))
+class Follower:
+    """Follows the job objects of every kind that is installed, whenever that is."""
 
+    def __init__(
+        self,
+        client: KubeClient,
+        objects: JobObjects,
+        listener: Listener,
+        clock: Clock,
+        *,
+        announcer: Announcer | None = None,
+    ) -> None:
+        self._client = client
+        self._objects = objects
+        self._listener = listener
+        self._clock = clock
+        self._announcer = announcer
+        self._greetings: set[asyncio.Task[None]] = set()
+        self._watches: dict[RecordKind, asyncio.Task[None]] = {}
 
-async def _follow_jobs(client: KubeClient, objects: JobObjects, listener: Listener, clock: Clock) -> None:
-    while True:
+    async def follow(self) -> None:
+        """Tell the listener of every change that was not made here, for ever."""
         try:
-            async with contextlib.aclosing(client.reflect(JOBS, namespace=objects.scope)) as changes:
-                async for change in changes:
-                    if isinstance(change, Synced):
-                        objects.complete = True
-                    elif objects.is_ours(change.object.metadata.namespace):
-                        try:
-                            _take(change, objects, listener, clock)
-                        except StorageError as error:
-                            await _refuse(client, change.object, error)
-        except KubeError as error:
-            _log.warning("jobs cannot be watched; trying again: %s", error)
+            await asyncio.gather(self._follow_kinds(), self._follow_queues())
         finally:
-            objects.complete = False
-        await asyncio.sleep(_PAUSE_SECONDS)
+            tasks = [*self._watches.values(), *self._greetings]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _follow_kinds(self) -> None:
+        while True:
+            try:
+                kinds = set(await self._objects.kinds(anew=True))
+            except StorageError as error:
+                _log.warning("%s; trying again", error)
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            for kind in self._watches.keys() - kinds:
+                self._watches.pop(kind).cancel()
+            for kind in kinds - self._watches.keys():
+                self._watches[kind] = asyncio.create_task(self._follow_jobs(kind), name=f"watch {kind.resource.plural}")
+            await asyncio.sleep(_DISCOVERY_SECONDS)
 
-def _take(
-    change: Applied[GenericObject] | Deleted[GenericObject], objects: JobObjects, listener: Listener, clock: Clock
-) -> None:
-    kept = object_to_job(change.object, objects.tenant_of(change.object.metadata.namespace))
-    known = objects.known.get(kept.job.id)
-    if isinstance(change, Deleted):
-        objects.known.pop(kept.job.id, None)
-        listener.changed(kept.job.id)
-        return
-    if known is not None and known.job.version >= kept.job.version:
-        return  # our own write, or older news
-    objects.known[kept.job.id] = kept
-    if kept.being_deleted and not kept.job.deleting:
-        listener.hear(DeleteRequested(job_id=kept.job.id, at=clock.now()))
-    listener.changed(kept.job.id)
+    async def _follow_jobs(self, kind: RecordKind) -> None:
+        while True:
+            try:
+                changes = self._client.reflect(kind.resource, namespace=self._objects.scope)
+                async with contextlib.aclosing(changes):
+                    async for change in changes:
+                        await self._take_in(kind, change)
+            except KubeError as error:
+                _log.warning("%s cannot be watched; trying again: %s", kind.resource.plural, error)
+            finally:
+                self._objects.synced.discard(kind.resource.plural)
+            await asyncio.sleep(_PAUSE_SECONDS)
 
-
-async def _refuse(client: KubeClient, item: GenericObject, error: StorageError) -> None:
-    """Say in its status why an object cannot be a job: what a schema cannot check, its author must see all the same."""
-    _log.warning("%s", error)
-    status = {"phase": Phase.FAILED.value, "reason": "InvalidJob", "message": str(error)}
-    if {name: item.status.get(name) for name in status} != status and "state" not in item.status:
-        name, namespace = item.metadata.name, item.metadata.namespace
-        await client.patch(JOBS, name, {"status": status}, namespace=namespace, subresource="status")
-
-
-async def _follow_queues(client: KubeClient, listener: Listener) -> None:
-    while True:
+    async def _take_in(
+        self, kind: RecordKind, change: Applied[GenericObject] | Deleted[GenericObject] | Synced
+    ) -> None:
+        if isinstance(change, Synced):
+            self._objects.synced.add(kind.resource.plural)
+            return
+        if not self._objects.is_ours(change.object.metadata.namespace):
+            return
+        if isinstance(change, Applied) and not self._objects.is_news(change.object):
+            return
         try:
-            async with contextlib.aclosing(client.reflect(QUEUES)) as changes:
-                async for _ in changes:
-                    listener.queues_changed()
+            kept = self._objects.decode(change.object, kind)
+        except StorageError as error:
+            await self._refuse(kind, change.object, error)
+            return
+        if kept is None:
+            return
+        if isinstance(change, Deleted):
+            self._bury(kept)
+            return
+        if kept.inherited:
+            kept = await take_over(self._client, change.object, kept)
+        self._take(kept)
+
+    def _bury(self, kept: Kept) -> None:
+        """Take in that an object is gone; a gang that still runs is stopped as that of any deleted job."""
+        job_id = kept.job.id
+        self._objects.known.pop(job_id, None)
+        self._objects.handled.pop(job_id, None)
+        if kept.job.holding:
+            self._objects.graves[job_id] = kept
+            self._listener.hear(DeleteRequested(job_id=job_id, at=self._clock.now()))
+        self._listener.changed(job_id)
+
+    def _take(self, kept: Kept) -> None:
+        known = self._objects.known.get(kept.job.id)
+        self._objects.handled[kept.job.id] = kept.job.version
+        if kept.complaint is not None and (known is None or known.complaint != kept.complaint):
+            self._complain(kept, kept.complaint)
+        if known is None or known.uid != kept.uid or known.job.version <= kept.job.version:
+            self._objects.known[kept.job.id] = kept
+        if kept.being_deleted and not kept.job.deleting:
+            self._listener.hear(DeleteRequested(job_id=kept.job.id, at=self._clock.now()))
+        for wish in kept.kind.wishes(kept, self._clock):
+            self._listener.hear(wish)
+        self._listener.changed(kept.job.id)
+        if not (kept.recorded or kept.being_deleted or kept.job.finished):
+            greeting = asyncio.create_task(self._greet(kept), name=f"greet {kept.name}")
+            self._greetings.add(greeting)
+            greeting.add_done_callback(self._greetings.discard)
+
+    async def _greet(self, kept: Kept) -> None:
+        """Show in its status that a job was seen, unless something happens to it soon, which shows the same."""
+        if kept.job.placeable:
+            await asyncio.sleep(_GREETING_SECONDS)
+        if self._objects.known.get(kept.job.id) is not kept:
+            return
+        patch = {
+            "metadata": {"resourceVersion": str(kept.job.version)},
+            "status": kept.kind.status(kept.job, kept.journal),
+        }
+        try:
+            await self._client.patch(
+                kept.kind.resource, kept.name, patch, namespace=kept.namespace, subresource="status"
+            )
+        except ConflictError:
+            return  # somebody else was quicker, and shows it
         except KubeError as error:
-            _log.warning("queues cannot be watched; trying again: %s", error)
-        await asyncio.sleep(_PAUSE_SECONDS)
+            _log.warning("the status of %s/%s cannot be written: %s", kept.namespace, kept.name, error)
+
+    async def _refuse(self, kind: RecordKind, item: GenericObject, error: StorageError) -> None:
+        """Say in its status why an object cannot be a job: what no schema can check, its author must see too."""
+        _log.warning("%s", error)
+        status = kind.refusal(item, str(error), self._clock)
+        if status is not None:
+            name, namespace = item.metadata.name, item.metadata.namespace
+            await self._client.patch(kind.resource, name, {"status": status}, namespace=namespace, subresource="status")
+            if self._announcer is not None:
+                subject = Subject(resource=kind.resource, namespace=namespace, name=name, uid=item.metadata.uid)
+                self._announcer.refuse(subject, str(error), self._clock.now())
+
+    def _complain(self, kept: Kept, complaint: str) -> None:
+        _log.warning("%s/%s goes on with the spec it had: %s", kept.namespace, kept.name, complaint)
+        if self._announcer is not None:
+            self._announcer.refuse(subject_of(kept), complaint, self._clock.now())
+
+    async def _follow_queues(self) -> None:
+        while True:
+            try:
+                async with contextlib.aclosing(self._client.reflect(QUEUES)) as changes:
+                    async for _ in changes:
+                        self._listener.queues_changed()
+            except KubeError as error:
+                _log.warning("queues cannot be watched; trying again: %s", error)
+            await asyncio.sleep(_PAUSE_SECONDS)

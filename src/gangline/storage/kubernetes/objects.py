@@ -1,14 +1,18 @@
-"""The job objects of a cluster: read, looked up and listed, with the last form of each remembered."""
+"""The job objects of a cluster, of every kind: read, looked up and listed, with the last form of each remembered."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gangline.errors import NotFoundError, StorageError
 from gangline.kube import GenericObject, KubeClient, KubeError
 from gangline.kube import NotFoundError as KubeNotFoundError
-from gangline.model import JobId, Tenant
-from gangline.storage.kubernetes.definitions import JOBS
-from gangline.storage.kubernetes.wire import JOB_ID, Kept, object_to_job
+from gangline.model import Job, JobId, Tenant
+from gangline.storage.kubernetes.discovery import kubeflow_kinds
+from gangline.storage.kubernetes.native_records import NATIVE
+from gangline.storage.kubernetes.records import Kept, RecordKind
+from gangline.storage.kubernetes.wire import JOB_ID, id_of
 
 _log = logging.getLogger(__name__)
 _DASHES_OF_A_UID = 4
@@ -23,8 +27,13 @@ class JobObjects:
         self.scope = namespace
         self.known: dict[JobId, Kept] = {}
         """The last form of every job that was read or written here: saves a read before most writes."""
-        self.complete = False
-        """Whether a watch keeps ``known`` complete: an id that is not in it is then unknown, without asking."""
+        self.handled: dict[JobId, int] = {}
+        """The last version of every job that a watch has looked at, or need not: reading one is not looking at it."""
+        self.graves: dict[JobId, Kept] = {}
+        """Jobs whose object is gone while their gang still runs: remembered here until it has been stopped."""
+        self.synced: set[str] = set()
+        """The kinds whose objects a watch keeps ``known`` complete of."""
+        self._kinds: dict[str, RecordKind] | None = None
 
     def namespace_of(self, tenant: Tenant) -> str:
         """Where a tenant's jobs live."""
@@ -38,9 +47,50 @@ class JobObjects:
         """Whether a namespace or a cluster-wide name is one of this store's."""
         return name.startswith(self._prefix)
 
-    def read(self, item: GenericObject) -> Kept:
-        """Read an object and remember it, unless a newer form is known."""
-        kept = object_to_job(item, self.tenant_of(item.metadata.namespace))
+    @property
+    def complete(self) -> bool:
+        """Whether an id that is not known here is unknown, without asking."""
+        return self._kinds is not None and self.synced >= self._kinds.keys()
+
+    async def kinds(self, *, anew: bool = False) -> Sequence[RecordKind]:
+        """Return the kinds of job object there are, our own first; asked for once, unless ``anew``."""
+        if self._kinds is None or anew:
+            try:
+                kinds = [NATIVE, *await kubeflow_kinds(self._client)]
+            except KubeError as error:
+                raise StorageError(f"which kinds of job there are cannot be found out: {error}") from error
+            self._kinds = {kind.resource.plural: kind for kind in kinds}
+        return tuple(self._kinds.values())
+
+    async def kind_for(self, job: Job) -> RecordKind:
+        """Choose the kind of object that a new job is kept as."""
+        native, *others = await self.kinds()
+        return next((kind for kind in others if kind.keeps(job)), native)
+
+    def decode(self, item: GenericObject, kind: RecordKind) -> Kept | None:
+        """Read an object; a job whose spec was made unreadable goes on with the last one that was not."""
+        kept = kind.read(item, self.tenant_of(item.metadata.namespace))
+        if kept is None or kept.complaint is None:
+            return kept
+        known = self.known.get(kept.job.id)
+        if known is None or known.uid != kept.uid:
+            return kept
+        return replace(kept, job=replace(kept.job, spec=known.job.spec))
+
+    def is_news(self, item: GenericObject) -> bool:
+        """Whether a watch should look at an object, without reading it: most of what it says we wrote ourselves."""
+        return self.handled.get(id_of(item), 0) < int(item.metadata.resource_version)
+
+    def wrote(self, job_id: JobId, *, over: int, version: int) -> None:
+        """Note a write of ours; the watch need not look at it, unless it has yet to see what it was written over."""
+        if self.handled.get(job_id, 0) >= over:
+            self.handled[job_id] = version
+
+    def read(self, item: GenericObject, kind: RecordKind) -> Kept | None:
+        """Read an object and remember it, unless a newer form is known; None if it is not ours to run."""
+        kept = self.decode(item, kind)
+        if kept is None:
+            return None
         known = self.known.get(kept.job.id)
         if known is None or known.job.version < kept.job.version or known.uid != kept.uid:
             self.known[kept.job.id] = kept
@@ -48,12 +98,14 @@ class JobObjects:
 
     async def fetch(self, job_id: JobId) -> Kept:
         """Read a job from the server, by the name it was last seen under; raises NotFoundError."""
+        if job_id in self.graves:
+            return self.graves[job_id]
         known = self.known.get(job_id)
         try:
             if known is not None:
-                item = await self._client.get(JOBS, known.name, namespace=known.namespace)
-                if item.metadata.uid == known.uid:
-                    return self.read(item)
+                item = await self._client.get(known.kind.resource, known.name, namespace=known.namespace)
+                if item.metadata.uid == known.uid and (kept := self.read(item, known.kind)) is not None:
+                    return kept
         except KubeNotFoundError:
             pass
         except KubeError as error:
@@ -71,8 +123,12 @@ class JobObjects:
     async def all(self, tenant: Tenant | None) -> Sequence[Kept]:
         """List the jobs of a tenant, or all."""
         namespace = self.namespace_of(tenant) if tenant is not None else self.scope
+        lists = await asyncio.gather(*(self._list(kind, namespace) for kind in await self.kinds()))
+        return [kept for found in lists for kept in found]
+
+    async def _list(self, kind: RecordKind, namespace: str | None) -> list[Kept]:
         try:
-            found = await self._client.list(JOBS, namespace=namespace)
+            found = await self._client.list(kind.resource, namespace=namespace)
         except KubeError as error:
             raise StorageError(f"the jobs cannot be listed: {error}") from error
         kept = []
@@ -80,7 +136,8 @@ class JobObjects:
             if not self.is_ours(item.metadata.namespace):
                 continue
             try:
-                kept.append(self.read(item))
+                if (one := self.read(item, kind)) is not None:
+                    kept.append(one)
             except StorageError as error:
                 # One damaged record must not hide all others; its owner sees it with kubectl.
                 _log.warning("%s", error)
@@ -89,13 +146,18 @@ class JobObjects:
     async def _look_up(self, job_id: JobId) -> Kept | None:
         """Ask the server for a job by its id: the label says it, or, for a job applied by hand, its uid."""
         try:
-            labelled = await self._client.list(JOBS, namespace=self.scope, labels={JOB_ID: job_id})
-            for item in labelled.items or ():
-                if self.is_ours(item.metadata.namespace):
-                    return self.read(item)
+            for kind in await self.kinds():
+                labelled = await self._client.list(kind.resource, namespace=self.scope, labels={JOB_ID: job_id})
+                for item in labelled.items or ():
+                    if self.is_ours(item.metadata.namespace):
+                        return self.read(item, kind)
             if job_id.count("-") != _DASHES_OF_A_UID:
                 return None
-            unlabelled = await self._client.list(JOBS, namespace=self.scope, labels=f"!{JOB_ID}")
-            return next((self.read(item) for item in unlabelled.items or () if item.metadata.uid == job_id), None)
+            for kind in await self.kinds():
+                unlabelled = await self._client.list(kind.resource, namespace=self.scope, labels=f"!{JOB_ID}")
+                for item in unlabelled.items or ():
+                    if item.metadata.uid == job_id:
+                        return self.read(item, kind)
         except KubeError as error:
             raise StorageError(f"job '{job_id}' cannot be read: {error}") from error
+        return None

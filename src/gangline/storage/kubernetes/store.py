@@ -6,7 +6,8 @@ access rules say who sees what. Guarded writes rest on the object's ``resourceVe
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gangline.errors import ConflictError, NotFoundError, StaleVersionError, StorageError
@@ -20,25 +21,24 @@ from gangline.kube import (
 )
 from gangline.kube import ConflictError as KubeConflictError
 from gangline.kube import NotFoundError as KubeNotFoundError
-from gangline.model import Clock, Job, JobId, Metric, Queue, Tenant, Timestamp
+from gangline.model import Clock, Job, JobId, Metric, Phase, Queue, Tenant, Timestamp
 from gangline.model.queue import ROOT_QUEUE
 from gangline.model.sweep import Sweep
 from gangline.storage.interface import JobPage, JobQuery, Record, Store
 from gangline.storage.kubernetes.announcer import Announcer
-from gangline.storage.kubernetes.definitions import JOBS, QUEUES
-from gangline.storage.kubernetes.following import Listener, follow
+from gangline.storage.kubernetes.changes import follow_changes
+from gangline.storage.kubernetes.definitions import QUEUES
+from gangline.storage.kubernetes.explanations import ToldExplanation, explanation_change
+from gangline.storage.kubernetes.following import Follower, Listener
 from gangline.storage.kubernetes.metrics import MetricKeeper
 from gangline.storage.kubernetes.objects import JobObjects
+from gangline.storage.kubernetes.records import Kept, RecordKind
+from gangline.storage.kubernetes.sweeps import SweepObjects
 from gangline.storage.kubernetes.wire import (
-    FINALIZER,
     NAME,
-    Kept,
     appended,
-    job_to_object,
-    job_to_status,
     object_to_queue,
     queue_to_object,
-    spec_to_plain,
 )
 from gangline.storage.listing import (
     HINT_CANDIDATES,
@@ -53,6 +53,8 @@ from gangline.storage.listing import (
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
 _MOST_NAMESAKES = 100
+_STEM = 58
+"""How much of a job's name stands before the number in an alias."""
 
 
 class KubernetesStore:
@@ -70,6 +72,7 @@ class KubernetesStore:
         self._objects = JobObjects(client, prefix=prefix, namespace=namespace)
         self._announcer = Announcer(client) if announces else None
         self._metrics = MetricKeeper(client, self._metrics_place)
+        self._sweeps = SweepObjects(client, self._objects)
 
     # Jobs ----------------------------------------------------------------------------------------------------
 
@@ -78,36 +81,53 @@ class KubernetesStore:
         if await self._objects.find(job.id) is not None:
             raise ConflictError(f"there is a job with the id '{job.id}' already")
         namespace = self._objects.namespace_of(job.spec.tenant)
-        for name in await self._free_names(job, namespace):
-            body = job_to_object(job, records, namespace=namespace, name=name)
+        kind = await self._objects.kind_for(job)
+        for name in await self._free_names(kind, job, namespace):
+            body = kind.body(job, records, namespace=namespace, name=name)
             try:
-                kept = self._objects.read(await self._client.create(JOBS, body))
+                kept = self._objects.read(await self._client.create(kind.resource, body), kind)
             except AlreadyExistsError:
-                await self._check_is_no_namesake(job, namespace, name)
+                await self._check_is_no_namesake(kind, job, namespace, name)
             except ApiError as error:
                 raise _refusal(job, error) from error
             else:
+                if kept is None:
+                    raise StorageError(f"job '{job.name}' belongs to another controller")
+                self._objects.wrote(job.id, over=0, version=kept.job.version)
                 self._announce(kept, records)
                 return kept.job
         raise ConflictError(f"too many jobs named '{job.name}' are being deleted; try again later")
 
-    async def _free_names(self, job: Job, namespace: str) -> Iterator[str]:
+    async def _free_names(self, kind: RecordKind, job: Job, namespace: str) -> Iterator[str]:
         """Return the names to try for the object: the job's own, unless a namesake that is being deleted holds it."""
-        aliased = await self._client.list(JOBS, namespace=namespace, labels={NAME: job.name})
-        for item in aliased.items or ():
-            self._refuse_namesake(job, self._objects.read(item))
-        return (job.name if number == 1 else f"{job.name[:58]}-{number}" for number in range(1, _MOST_NAMESAKES))
+        if kind.finalizer is None:
+            return iter((job.name,))  # a deleted object is gone at once, and its pods bear its name
+        for other in await self._namesakes(kind, job, namespace):
+            self._refuse_namesake(job, other)
+        return (job.name if number == 1 else f"{job.name[:_STEM]}-{number}" for number in range(1, _MOST_NAMESAKES))
 
-    async def _check_is_no_namesake(self, job: Job, namespace: str, name: str) -> None:
+    async def _namesakes(self, kind: RecordKind, job: Job, namespace: str) -> Sequence[Kept | None]:
+        if self._objects.complete:
+            # One that goes by its own name is met when the object is created; what is looked for is an alias.
+            known, stem = self._objects.known.values(), job.name[:_STEM]
+            aliases = [kept for kept in known if kept.name.startswith(stem) and kept.name != job.name]
+            return [kept for kept in aliases if kept.namespace == namespace and kept.job.name == job.name]
+        aliased = await self._client.list(kind.resource, namespace=namespace, labels={NAME: job.name})
+        return [self._objects.read(item, kind) for item in aliased.items or ()]
+
+    async def _check_is_no_namesake(self, kind: RecordKind, job: Job, namespace: str, name: str) -> None:
         with contextlib.suppress(KubeNotFoundError):  # gone meanwhile: the next name is as good
-            self._refuse_namesake(job, self._objects.read(await self._client.get(JOBS, name, namespace=namespace)))
+            item = await self._client.get(kind.resource, name, namespace=namespace)
+            self._refuse_namesake(job, self._objects.read(item, kind))
 
-    def _refuse_namesake(self, job: Job, other: Kept) -> None:
-        if other.job.name == job.name and not (other.job.deleting or other.being_deleted):
+    def _refuse_namesake(self, job: Job, other: Kept | None) -> None:
+        if other is not None and other.job.name == job.name and not (other.job.deleting or other.being_deleted):
             raise ConflictError(f"tenant '{job.spec.tenant}' has a job named '{job.name}' already")
 
     async def save(self, job: Job, records: Sequence[Record] = ()) -> Job:
         """Replace a job; see Store."""
+        if (grave := self._objects.graves.get(job.id)) is not None:
+            return self._bury(replace(grave, job=replace(job, version=job.version + 1)))
         kept = self._objects.known.get(job.id)
         if kept is None or kept.job.version != job.version:
             kept = await self._objects.fetch(job.id)
@@ -115,9 +135,12 @@ class KubernetesStore:
             raise StaleVersionError("job", job.id, expected=job.version, found=kept.job.version)
         journal = appended(kept.journal, records)
         try:
-            version = await self._save_spec(kept, job)
-            patch = {"metadata": {"resourceVersion": version}, "status": job_to_status(job, journal)}
-            answer = await self._client.patch(JOBS, kept.name, patch, namespace=kept.namespace, subresource="status")
+            kept = await self._save_spec(kept, job)
+            guard = {"resourceVersion": str(kept.job.version)}
+            patch = {"metadata": guard, "status": kept.kind.status(job, journal)}
+            answer = await self._client.patch(
+                kept.kind.resource, kept.name, patch, namespace=kept.namespace, subresource="status"
+            )
         except KubeConflictError as error:
             found = await self._objects.fetch(job.id)
             raise StaleVersionError("job", job.id, expected=job.version, found=found.job.version) from error
@@ -131,29 +154,35 @@ class KubernetesStore:
             job=replace(job, version=int(answer.metadata.resource_version)),
             journal=journal,
             finalizers=tuple(answer.metadata.finalizers),
+            recorded=True,
         )
         self._objects.known[job.id] = saved
+        self._objects.wrote(job.id, over=job.version, version=saved.job.version)
         self._announce(saved, records)
         return saved.job
 
-    async def _save_spec(self, kept: Kept, job: Job) -> str:
+    def _bury(self, grave: Kept) -> Job:
+        """Keep the end of a job whose object is gone already."""
+        self._objects.graves[grave.job.id] = grave
+        return grave.job
+
+    async def _save_spec(self, kept: Kept, job: Job) -> Kept:
         """Write what stands outside the status, if it changed: rarely, and then under the same guard."""
-        patch: dict[str, object] = {}
-        metadata: dict[str, object] = {"resourceVersion": str(job.version)}
-        if FINALIZER not in kept.finalizers and not kept.being_deleted:
-            metadata["finalizers"] = [*kept.finalizers, FINALIZER]
-        if job.spec != kept.job.spec:
-            old = dict.fromkeys(kept.job.spec.labels)
-            metadata["labels"] = {**old, **job.spec.labels}
-            patch["spec"] = spec_to_plain(job.spec)
-        if len(metadata) == 1 and not patch:
-            return str(job.version)
-        answer = await self._client.patch(JOBS, kept.name, {"metadata": metadata, **patch}, namespace=kept.namespace)
-        return answer.metadata.resource_version
+        patch = kept.kind.change(kept, job)
+        metadata = patch.setdefault("metadata", {})
+        finalizer = kept.kind.finalizer
+        if finalizer is not None and finalizer not in kept.finalizers and not kept.being_deleted:
+            metadata["finalizers"] = [*kept.finalizers, finalizer]
+        if not metadata and len(patch) == 1:
+            return kept
+        metadata["resourceVersion"] = str(job.version)
+        answer = await self._client.patch(kept.kind.resource, kept.name, patch, namespace=kept.namespace)
+        return self._objects.decode(answer, kept.kind) or kept
 
     async def get(self, job_id: JobId) -> Job:
-        """Return a job; see Store."""
-        return (await self._objects.fetch(job_id)).job
+        """Return a job; see Store. Where a watch keeps us up to date nobody is asked: every write is guarded anyway."""
+        known = self._objects.known.get(job_id) if self._objects.complete else None
+        return (known or await self._objects.fetch(job_id)).job
 
     async def find(self, tenant: Tenant, name: str) -> Job:
         """Return a job by its name; see Store."""
@@ -174,21 +203,26 @@ class KubernetesStore:
     async def unfinished(self) -> AsyncIterator[Job]:
         """Return the jobs a controller must know; see Store."""
         for kept in await self._objects.all(None):
-            if is_unfinished(kept.job):
+            # What another operator runs comes by way of the watch, which finds out where its pods are.
+            if is_unfinished(kept.job) and not kept.inherited:
                 yield kept.job
 
     async def remove(self, job_id: JobId) -> None:
         """Remove a job; see Store."""
+        if self._objects.graves.pop(job_id, None) is not None:
+            self._metrics.forget(job_id)
+            return
         try:
             kept = await self._objects.fetch(job_id)
         except NotFoundError:
             return
-        rest = [name for name in kept.finalizers if name != FINALIZER]
+        resource = kept.kind.resource
+        rest = [name for name in kept.finalizers if name != kept.kind.finalizer]
         try:
             if len(rest) < len(kept.finalizers):
                 patch = {"metadata": {"finalizers": rest or None}}
-                await self._client.patch(JOBS, kept.name, patch, namespace=kept.namespace)
-            await self._client.delete(JOBS, kept.name, namespace=kept.namespace, uid=kept.uid)
+                await self._client.patch(resource, kept.name, patch, namespace=kept.namespace)
+            await self._client.delete(resource, kept.name, namespace=kept.namespace, uid=kept.uid)
         except (KubeNotFoundError, KubeConflictError):
             pass  # it was being deleted already and went with its finalizer
         except KubeError as error:
@@ -255,19 +289,20 @@ class KubernetesStore:
             raise StorageError(f"queue '{queue.name}' cannot be saved: {error}") from error
 
     async def create_sweep(self, sweep: Sweep) -> Sweep:
-        """Refuse: a sweep has no custom resource."""
-        raise StorageError("sweeps are not kept on Kubernetes yet")
+        """Keep a new sweep; see Store."""
+        return await self._sweeps.create(sweep)
 
     async def save_sweep(self, sweep: Sweep) -> Sweep:
-        """Refuse, as there is no sweep that could be replaced."""
-        raise NotFoundError("sweep", sweep.name)
+        """Replace a sweep; see Store."""
+        return await self._sweeps.save(sweep)
 
     async def sweeps(self, tenant: Tenant | None = None) -> Sequence[Sweep]:
-        """Return none, for none is kept."""
-        return ()
+        """Return sweeps; see Store."""
+        return await self._sweeps.all(tenant)
 
     async def remove_sweep(self, tenant: Tenant, name: str) -> None:
-        """Do nothing: a sweep that is gone is no error."""
+        """Remove a sweep; see Store."""
+        await self._sweeps.remove(tenant, name)
 
     async def close(self) -> None:
         """Write what is left; see Store."""
@@ -277,24 +312,66 @@ class KubernetesStore:
 
     async def owner_of(self, job_id: JobId) -> OwnerReference | None:
         """Return what everything of this job belongs to; the Kubernetes engine asks."""
-        kept = self._objects.known.get(job_id) or await self._objects.find(job_id)
-        return _owner(kept) if kept is not None else None
+        kept = self._objects.known.get(job_id) or self._objects.graves.get(job_id) or await self._objects.find(job_id)
+        return kept.owner if kept is not None else self._sweeps.owners.get(job_id)
 
     async def follow(self, listener: Listener, clock: Clock) -> None:
         """Tell a listener of every change that was not made here: jobs applied, changed or deleted by hand."""
-        await follow(self._client, self._objects, listener, clock)
+        await Follower(self._client, self._objects, listener, clock, announcer=self._announcer).follow()
+
+    @property
+    def following(self) -> bool:
+        """Whether ``follow`` has seen every job there is, and goes on."""
+        return self._objects.complete
+
+    async def follow_changes(self, changed: Callable[[JobId], None]) -> None:
+        """Name every job that somebody else changes, for a reader that answers nothing; raises KubeError."""
+        await follow_changes(self._client, self._objects, changed)
+
+    async def follow_sweeps(self, changed: Callable[[], None]) -> None:
+        """Call back whenever a sweep was submitted, changed or removed by anybody, for ever."""
+        await self._sweeps.follow(changed)
+
+    # What only a leader and its readers need ------------------------------------------------------------------
+
+    def phases(self) -> Mapping[Phase, int]:
+        """Count the jobs that are known here by their phase."""
+        return Counter(kept.job.phase for kept in self._objects.known.values())
+
+    def waiting(self) -> Sequence[Job]:
+        """Return the jobs that are known here and wait for machines."""
+        return [kept.job for kept in self._objects.known.values() if kept.job.placeable]
+
+    def explanation(self, job_id: JobId) -> ToldExplanation | None:
+        """Return why a job waits, as its status said when it was last read."""
+        kept = self._objects.known.get(job_id)
+        return kept.told if kept is not None else None
+
+    async def explain(self, job_id: JobId, told: ToldExplanation) -> None:
+        """Say in a job's status why it waits; a job that has gone or moved on meanwhile needs no reason."""
+        kept = self._objects.known.get(job_id)
+        if kept is None or kept.told == told:
+            return
+        patch = {
+            "metadata": {"resourceVersion": str(kept.job.version)},
+            "status": kept.kind.explanation(explanation_change(kept.told, told)),
+        }
+        try:
+            await self._client.patch(
+                kept.kind.resource, kept.name, patch, namespace=kept.namespace, subresource="status"
+            )
+        except (KubeConflictError, KubeNotFoundError):
+            return
+        except KubeError as error:
+            raise StorageError(f"why job '{kept.job.name}' waits cannot be told: {error}") from error
 
     def _metrics_place(self, job_id: JobId) -> tuple[str, str, OwnerReference] | None:
         kept = self._objects.known.get(job_id)
-        return (kept.namespace, f"{kept.name}-metrics", _owner(kept)) if kept is not None else None
+        return (kept.namespace, f"{kept.name}-metrics", kept.owner) if kept is not None else None
 
     def _announce(self, kept: Kept, records: Sequence[Record]) -> None:
         if self._announcer is not None:
             self._announcer.announce(kept, records)
-
-
-def _owner(kept: Kept) -> OwnerReference:
-    return OwnerReference(api_version=JOBS.api_version, kind=JOBS.kind, name=kept.name, uid=kept.uid)
 
 
 def _refusal(job: Job, error: ApiError) -> Exception:

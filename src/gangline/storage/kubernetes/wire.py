@@ -7,7 +7,7 @@ shows people where the job is (phase, conditions, history) and holds the whole r
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +34,8 @@ from gangline.model import (
     Timestamp,
 )
 from gangline.storage.interface import Record
+from gangline.storage.kubernetes.explanations import plain_to_explanation
+from gangline.storage.kubernetes.records import Kept, RecordKind
 
 JOB_ID = "gangline.dev/job-id"
 NAME = "gangline.dev/name"
@@ -53,26 +55,12 @@ _READY = frozenset({ReplicaState.RUNNING, ReplicaState.SUCCEEDED})
 _STATE_FIELDS = tuple(item.name for item in fields(Job) if item.name not in ("spec", "version"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """One job object: the job, its journal, and what the object itself is called."""
-
-    job: Job
-    journal: tuple[Record, ...]
-    namespace: str
-    name: str
-    uid: str
-    finalizers: tuple[str, ...] = ()
-    being_deleted: bool = False
-    """Somebody deleted the object; the job does not know it yet unless it says so itself."""
-
-
 def job_to_object(job: Job, records: Sequence[Record], *, namespace: str, name: str) -> dict[str, Any]:
     """Write a new job. The server takes no status at creation, so the first state travels as an annotation."""
-    labels = {JOB_ID: job.id, **_checked_labels(job.spec.labels)}
+    labels = {JOB_ID: job.id, **checked_labels(job.spec.labels)}
     if name != job.name:
         labels[NAME] = job.name
-    initial = {"state": _state(job), "journal": _numbered(records, after=0)}
+    initial = initial_record(job, records)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -87,7 +75,7 @@ def job_to_object(job: Job, records: Sequence[Record], *, namespace: str, name: 
     }
 
 
-def object_to_job(item: GenericObject, tenant: Tenant) -> Kept:
+def object_to_job(item: GenericObject, tenant: Tenant, kind: RecordKind) -> Kept:
     """Read a job object, whoever made it; raises StorageError if its record is damaged or its spec is no job."""
     metadata = item.metadata
     initial = metadata.annotations.get(INITIAL)
@@ -102,6 +90,7 @@ def object_to_job(item: GenericObject, tenant: Tenant) -> Kept:
     except (msgspec.MsgspecError, InvalidInputError) as error:
         raise StorageError(f"job '{metadata.namespace}/{metadata.name}' cannot be read: {error}") from error
     return Kept(
+        kind=kind,
         job=replace(job, version=int(metadata.resource_version)),
         journal=journal,
         namespace=metadata.namespace,
@@ -109,14 +98,25 @@ def object_to_job(item: GenericObject, tenant: Tenant) -> Kept:
         uid=metadata.uid,
         finalizers=tuple(metadata.finalizers),
         being_deleted=metadata.deletion_timestamp is not None,
+        told=plain_to_explanation(item.status.get("explanation")),
+        recorded="state" in item.status,
     )
 
 
 def _newborn(item: GenericObject, spec: JobSpec) -> Job:
     """A job that somebody applied by hand: it begins its life when it was created."""
+    return new_job(id_of(item), spec, created_at(item))
+
+
+def id_of(item: GenericObject) -> JobId:
+    """The job's id: the one it was submitted with or, applied by hand, the object's."""
+    return JobId(item.metadata.labels.get(JOB_ID) or item.metadata.uid)
+
+
+def created_at(item: GenericObject) -> Timestamp:
+    """When the object was made."""
     created = item.metadata.creation_timestamp
-    at = Timestamp(created.timestamp() if created is not None else 0.0)
-    return new_job(JobId(item.metadata.labels.get(JOB_ID) or item.metadata.uid), spec, at)
+    return Timestamp(created.timestamp() if created is not None else 0.0)
 
 
 def spec_to_plain(spec: JobSpec) -> dict[str, Any]:
@@ -143,22 +143,29 @@ def job_to_status(job: Job, journal: Sequence[Record]) -> dict[str, Any]:
     """Write the status: what people read, and the whole record."""
     present = sum(1 for status in job.replicas if status.state in _READY)
     total = len(job.replicas) or sum(role.replicas for role in job.spec.roles)
+    outdated = {} if job.placeable else {"explanation": None}
     return {
+        **outdated,
         "phase": job.phase.value,
         "reason": job.reason,
         "message": job.message,
         "ready": f"{present}/{total}",
         "attempt": job.attempt,
-        "startedAt": _moment(job.started_at),
-        "finishedAt": _moment(job.finished_at),
+        "startedAt": moment(job.started_at),
+        "finishedAt": moment(job.finished_at),
         "conditions": _conditions(job),
         "history": [
-            {"phase": entry.phase.value, "at": _moment(entry.at), "reason": entry.reason, "message": entry.message}
+            {"phase": entry.phase.value, "at": moment(entry.at), "reason": entry.reason, "message": entry.message}
             for entry in job.history
         ],
-        "journal": [msgspec.to_builtins(record) for record in journal[-JOURNAL_LENGTH:]],
-        "state": _state(job),
+        "journal": journal_to_plain(journal),
+        "state": state_of(job),
     }
+
+
+def journal_to_plain(journal: Sequence[Record]) -> list[Any]:
+    """Write the newest records of a journal."""
+    return [msgspec.to_builtins(record) for record in journal[-JOURNAL_LENGTH:]]
 
 
 def appended(journal: Sequence[Record], records: Sequence[Record]) -> tuple[Record, ...]:
@@ -172,9 +179,16 @@ def _numbered(records: Sequence[Record], *, after: int) -> list[Any]:
     return [msgspec.to_builtins(record) for record in numbered]
 
 
-def _state(job: Job) -> dict[str, Any]:
+def state_of(job: Job) -> dict[str, Any]:
+    """Write the record beside the spec. What is not set is null: in a merge patch that removes what was set before."""
     whole: dict[str, Any] = msgspec.to_builtins(job)
-    return {name: whole[name] for name in _STATE_FIELDS if whole[name] is not None}
+    return {name: whole[name] for name in _STATE_FIELDS}
+
+
+def initial_record(job: Job, records: Sequence[Record]) -> dict[str, Any]:
+    """Write the state a job is born with, for its annotation."""
+    state = {name: value for name, value in state_of(job).items() if value is not None}
+    return {"state": state, "journal": _numbered(records, after=0)}
 
 
 def _conditions(job: Job) -> list[dict[str, Any]]:
@@ -190,7 +204,7 @@ def _conditions(job: Job) -> list[dict[str, Any]]:
             "status": "True" if holds else "False",
             "reason": job.reason,
             "message": job.message,
-            "lastTransitionTime": _moment(_since(job, name, holds=holds).at),
+            "lastTransitionTime": moment(_since(job, name, holds=holds).at),
         }
         for name, holds in truths.items()
     ]
@@ -212,11 +226,13 @@ def _since(job: Job, condition: str, *, holds: bool) -> PhaseEntry:
     return since
 
 
-def _moment(at: Timestamp | None) -> str | None:
+def moment(at: Timestamp | None) -> str | None:
+    """Write a time as Kubernetes does."""
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
+def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels, or refuse what Kubernetes would."""
     for key, value in labels.items():
         if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
             raise InvalidInputError(
@@ -238,6 +254,8 @@ def queue_to_object(queue: Queue, *, name: str) -> dict[str, Any]:
         spec["parent"] = queue.parent
     if queue.limit is not None:
         spec["limit"] = resources_to_plain(queue.limit)
+    if queue.tenants:
+        spec["tenants"] = list(queue.tenants)
     return {"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
 
 
@@ -251,6 +269,7 @@ def object_to_queue(item: GenericObject, *, name: str) -> Queue:
             guarantee=_resources(item.spec, "guarantee") or Resources(),
             limit=_resources(item.spec, "limit"),
             may_borrow=item.spec.get("may_borrow", True),
+            tenants=tuple(map(Tenant, item.spec.get("tenants") or ())),
         )
     except InvalidInputError as error:
         raise StorageError(f"queue '{name}' cannot be read: {error}") from error

@@ -1,0 +1,287 @@
+"""A gang of others' pods as a job object, and back. Pure.
+
+The object holds all that must be known of the gang: which pod is which replica, and what the scheduler was told of the
+nodes they need. So a controller that starts anew reads on where the last one stopped.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gangline.dialects.native import job_to_plain
+from gangline.engines.kubernetes import names
+from gangline.engines.kubernetes.foreign.groups import Group, task_of
+from gangline.engines.kubernetes.foreign.offers import FITS_PREFIX, Requirement, digest
+from gangline.engines.kubernetes.foreign.pods import WatchedPod
+from gangline.engines.kubernetes.foreign.wishes import Wish, priority_of
+from gangline.errors import EngineError, InvalidInputError
+from gangline.kube import GenericObject, OwnerReference, Partial, Resource
+from gangline.kube.objects import NodeSelector, Toleration
+from gangline.model import (
+    DEFAULT_QUEUE,
+    JobId,
+    JobSpec,
+    Phase,
+    PlacementRule,
+    Policy,
+    QueueName,
+    ReplicaId,
+    Resources,
+    Restart,
+    RoleName,
+    RoleSpec,
+    Success,
+    Tenant,
+)
+from gangline.model import Toleration as ModelToleration
+
+JOBS = Resource(group=names.DOMAIN, plural="jobs", kind="Job", type=GenericObject)
+FOREIGN = f"{names.DOMAIN}/foreign"
+"""On a job: it stands for pods of others."""
+FINALIZER = f"{names.DOMAIN}/job"
+"""What the store holds a job by until its gang is gone; given at birth, it costs no write of its own."""
+QUEUE = f"{names.DOMAIN}/queue"
+"""On a pod: the queue it waits in."""
+
+_TTL_SECONDS = 3600.0
+_SYSTEM_PRIORITY = 2_000_000_000
+_DEFAULT_GRACE_SECONDS = 30
+_TEMPLATE = json.dumps({"spec": {"schedulerName": "gangline"}})
+"""A role must say what it runs; the pods exist already, so this is never used."""
+
+
+class BadRecordError(EngineError):
+    """A job that was made to look like a record of pods, and is none."""
+
+
+class PodReference(Partial, frozen=True):
+    """One pod: a name may be used again, a uid never."""
+
+    name: str
+    uid: str
+
+
+class Needs(Partial, frozen=True):
+    """What the nodes of some replicas must be; ``claims`` are volumes, which may say more as they come about."""
+
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    affinity: NodeSelector | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    claims: tuple[str, ...] = ()
+
+    def requirement(self, volumes: Sequence[NodeSelector] = ()) -> Requirement:
+        """The same as the scheduler is told it, with what is known of the volumes by now."""
+        own = (self.affinity,) if self.affinity is not None else ()
+        return Requirement(
+            labels=tuple(sorted(self.labels.items())), choices=(*own, *volumes), tolerations=self.tolerations
+        )
+
+
+class Manifest(Partial, frozen=True):
+    """What a record holds besides an ordinary job: pods by replica, needs by the name the scheduler has for them."""
+
+    pods: dict[str, PodReference] = msgspec.field(default_factory=dict)
+    needs: dict[str, Needs] = msgspec.field(default_factory=dict)
+    singles: tuple[str, ...] = ()
+
+    def replicas(self) -> dict[ReplicaId, PodReference]:
+        """Which pod is which replica."""
+        return {ReplicaId.parse(replica): pod for replica, pod in self.pods.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One pod of a gang to be recorded, with what it asks for."""
+
+    pod: WatchedPod
+    wish: Wish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A record as it is in the cluster."""
+
+    namespace: str
+    name: str
+    uid: str
+    job_id: JobId
+    phase: Phase
+    message: str
+    manifest: Manifest
+    being_deleted: bool = False
+
+
+def is_foreign(spec: JobSpec) -> bool:
+    """Whether a job stands for pods of others."""
+    return FOREIGN in spec.labels and spec.manifest_json is not None
+
+
+def members_of(spec: JobSpec) -> dict[ReplicaId, PodReference]:
+    """Which pod is which replica of such a job; raises BadRecordError."""
+    with _checked(spec.name):
+        return msgspec.json.decode(spec.manifest_json or "{}", type=Manifest).replicas()
+
+
+def object_to_record(item: GenericObject) -> Recorded:
+    """Read a record; raises BadRecordError."""
+    with _checked(f"{item.metadata.namespace}/{item.metadata.name}"):
+        return Recorded(
+            namespace=item.metadata.namespace,
+            name=item.metadata.name,
+            uid=item.metadata.uid,
+            job_id=job_id_of(item),
+            phase=Phase(item.status.get("phase") or Phase.QUEUED),
+            message=item.status.get("message") or "",
+            manifest=msgspec.convert(item.spec.get("manifest") or {}, Manifest),
+            being_deleted=item.metadata.deletion_timestamp is not None,
+        )
+
+
+def job_id_of(item: GenericObject) -> JobId:
+    """The id of the job that an object is."""
+    return JobId(item.metadata.labels.get(names.JOB_ID) or item.metadata.uid)
+
+
+@contextmanager
+def _checked(name: str) -> Iterator[None]:
+    """Anybody who may write jobs may write one that looks like a record."""
+    try:
+        yield
+    except (msgspec.MsgspecError, InvalidInputError, ValueError) as error:
+        raise BadRecordError(f"job '{name}' is no record of pods: {error}") from error
+
+
+def gang_to_record(
+    members: Sequence[Member], group: Group | None, *, tenant: str, priority: int | None
+) -> dict[str, Any]:
+    """Write the record of a gang. ``priority`` is the value of its group's PriorityClass, if that has one."""
+    first = members[0].pod
+    spec, manifest = _spec(members, group, tenant, priority)
+    owner = group.owner if group is not None else _pod_owner(first)
+    plain: dict[str, Any] = job_to_plain(spec)
+    outside = {name: plain["metadata"][name] for name in ("queue", "priority", "origin") if name in plain["metadata"]}
+    return {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "metadata": {
+            "name": spec.name,
+            "namespace": first.metadata.namespace,
+            "labels": dict(spec.labels),
+            "finalizers": [FINALIZER],
+            "ownerReferences": [msgspec.to_builtins(owner)],
+        },
+        "spec": {**outside, "manifest": msgspec.to_builtins(manifest), **plain["spec"]},
+    }
+
+
+def _pod_owner(pod: WatchedPod) -> OwnerReference:
+    return OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid)
+
+
+def _spec(
+    members: Sequence[Member], group: Group | None, tenant: str, priority: int | None
+) -> tuple[JobSpec, Manifest]:
+    wishes = [member.wish for member in members]
+    alike = len({(wish.labels, wish.tolerations) for wish in wishes}) == 1
+    roles, manifest = _roles(members, alike=alike)
+    first = members[0].pod
+    values = [member.pod.spec.priority or 0 for member in members]
+    grace = (member.pod.spec.termination_grace_period_seconds for member in members)
+    spec = JobSpec(
+        name=_name(members, group),
+        tenant=Tenant(tenant),
+        queue=QueueName(_queue(first, group)),
+        priority=priority_of(max(values) if priority is None else priority),
+        labels={FOREIGN: "true"},
+        roles=tuple(roles),
+        policy=Policy(
+            restart=Restart.NEVER,
+            success=Success.ALL,
+            ttl_seconds=_TTL_SECONDS,
+            grace_seconds=max(_DEFAULT_GRACE_SECONDS if seconds is None else seconds for seconds in grace),
+            preemptible=max(values) < _SYSTEM_PRIORITY,
+        ),
+        placement=PlacementRule(
+            within=group.within if group is not None and group.within else wishes[0].within,
+            node_selector=dict(wishes[0].labels) if alike else {},
+            tolerations=_tolerations(wishes[0].tolerations) if alike else (ModelToleration(operator="Exists"),),
+        ),
+        origin=f"{group.owner.api_version} {group.owner.kind}" if group is not None else "v1 Pod",
+    )
+    return spec, manifest
+
+
+def _name(members: Sequence[Member], group: Group | None) -> str:
+    """Named after the group or the pod, and a function of the pods: recording a gang twice makes one record."""
+    plain = group.name.name if group is not None else members[0].pod.metadata.name
+    uids = "+".join(sorted(member.pod.metadata.uid for member in members))
+    return names.job_name(plain.replace(".", "-"), JobId(uids))
+
+
+def _queue(pod: WatchedPod, group: Group | None) -> str:
+    own = pod.metadata.annotations.get(QUEUE) or pod.metadata.labels.get(QUEUE)
+    return own or (group.queue if group is not None else None) or DEFAULT_QUEUE
+
+
+def _roles(members: Sequence[Member], *, alike: bool) -> tuple[list[RoleSpec], Manifest]:
+    """Make a role of all pods that are the same to the scheduler."""
+    pods: dict[str, PodReference] = {}
+    needs: dict[str, Needs] = {}
+    kinds: dict[tuple[str, str, tuple[tuple[str, int], ...]], list[Member]] = {}
+    for member in members:
+        need = _needs(member.wish, alike=alike)
+        fits = f"{FITS_PREFIX}{digest((member.pod.metadata.namespace, need))}" if need != Needs() else ""
+        needs |= {fits: need} if fits else {}
+        amounts = tuple(sorted(member.wish.resources.amounts().items()))
+        kinds.setdefault((task_of(member.pod), fits, amounts), []).append(member)
+    roles: list[RoleSpec] = []
+    for (task, fits, _), alikes in kinds.items():
+        name = _role_name(task, taken={role.name for role in roles})
+        resources = alikes[0].wish.resources + Resources(extended={fits: 1} if fits else {})
+        roles.append(RoleSpec(name=name, replicas=len(alikes), resources=resources, pod_template_json=_TEMPLATE))
+        for index, member in enumerate(alikes):
+            metadata = member.pod.metadata
+            pods[str(ReplicaId(name, index))] = PodReference(name=metadata.name, uid=metadata.uid)
+    singles = frozenset().union(*(member.wish.singles for member in members))
+    return roles, Manifest(pods=pods, needs=needs, singles=tuple(sorted(singles)))
+
+
+def _needs(wish: Wish, *, alike: bool) -> Needs:
+    """What the job itself cannot say: labels and tolerations only where its pods differ in them."""
+    return Needs(
+        labels={} if alike else dict(wish.labels),
+        affinity=wish.affinity,
+        tolerations=None if alike else wish.tolerations,
+        claims=wish.claims,
+    )
+
+
+def _role_name(task: str, *, taken: set[RoleName]) -> RoleName:
+    """Never the bare name of a task: some names of roles, such as ``ps``, mean something to a job."""
+    plain = f"{task[:50]}-pods" if task else "pods"
+    number = 1
+    while (name := RoleName(plain if number == 1 else f"{plain}-{number}")) in taken:
+        number += 1
+    return name
+
+
+def _tolerations(given: Sequence[Toleration]) -> tuple[ModelToleration, ...]:
+    return tuple(
+        ModelToleration(key=each.key, operator=each.operator, value=each.value, effect=each.effect) for each in given
+    )
+
+
+def requirements_of(record: Recorded, volumes: Mapping[str, Sequence[NodeSelector]]) -> dict[str, Requirement]:
+    """What the scheduler must be told for a record that waits; ``volumes`` are the choices that each claim leaves.
+
+    What depends on a claim that nobody has looked at yet is left out: no node meets it until then.
+    """
+    return {
+        name: need.requirement([choice for claim in need.claims for choice in volumes[claim]])
+        for name, need in record.manifest.needs.items()
+        if volumes.keys() >= set(need.claims)
+    }

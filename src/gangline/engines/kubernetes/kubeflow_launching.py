@@ -1,0 +1,212 @@
+"""Creates the pods and services of Kubeflow jobs, whose names repeat: tells a pod of ours from one that must go first.
+
+A name that is taken may be this very replica's (an earlier life created it), an earlier attempt's (it is still going),
+a pod that upstream's operator left (it is taken over, or makes room), or a stranger's (the gang is refused).
+"""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from gangline.dialects.kubeflow import JOB_NAME_LABEL, OPERATOR_LABEL, Kind
+from gangline.engines.kubernetes import kubeflow_mpi, names
+from gangline.engines.kubernetes.gangs import GangState
+from gangline.engines.kubernetes.kubeflow_pods import (
+    KubeflowGang,
+    kubeflow_pods,
+    kubeflow_services,
+    our_annotations,
+    our_labels,
+    owner_to_plain,
+)
+from gangline.engines.kubernetes.names import ReplicaKey, replica_of
+from gangline.engines.kubernetes.pod import Plain
+from gangline.engines.kubernetes.refusals import Refusal, RefusedError
+from gangline.kube import (
+    CONFIG_MAPS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    AlreadyExistsError,
+    ApiError,
+    KubeClient,
+    NotFoundError,
+    OwnerReference,
+    Pod,
+    Resource,
+)
+from gangline.kube.objects import AnyObject
+from gangline.model import Framework, Gang, GangReplica
+
+_PAUSE_SECONDS = 0.2
+_PATIENCE_SECONDS = 15.0
+"""Beyond the grace period: how long a name may stay taken by a pod that is going."""
+
+
+class KubeflowLauncher:
+    """Creates what is missing of the gangs of Kubeflow jobs. ``slots`` limits the writes under way."""
+
+    def __init__(self, client: KubeClient, *, controller: str, slots: asyncio.Semaphore) -> None:
+        self._client = client
+        self._controller = controller
+        self._slots = slots
+
+    async def launch(
+        self, state: GangState, gang: Gang, kind: Kind, replicas: Sequence[GangReplica], owner: OwnerReference | None
+    ) -> None:
+        """Create the pods of these replicas, each beside its service, all in parallel; raises RefusedError."""
+        job = self._job(gang, kind, owner)
+        if kind.framework is Framework.MPI:
+            await self._prepare_mpi(state, job)
+        refused = asyncio.Event()
+        work: list[Coroutine[Any, Any, None]] = []
+        if kind.has_services or not state.prepared:
+            work += [self._once(SERVICES, body, refused) for body in kubeflow_services(job, replicas)]
+        pods = zip(replicas, self._pods(job, replicas), strict=True)
+        work += [self._pod(state, job, replica, pod, refused) for replica, pod in pods]
+        outcomes = await asyncio.gather(*work, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        state.prepared = True
+
+    async def adopt(
+        self, state: GangState, gang: Gang, kind: Kind, replicas: Sequence[GangReplica], owner: OwnerReference | None
+    ) -> None:
+        """Make pods ours that another operator started and the record already counts as running."""
+        job = self._job(gang, kind, owner)
+        for replica in replicas:
+            try:
+                pod = await self._client.get(PODS, job.name_of(replica.id), namespace=gang.spec.tenant)
+            except NotFoundError:
+                continue  # it is lost, which whoever asked finds out by itself
+            if _is_upstreams(job, pod) and pod.spec.node_name == replica.node:
+                await self._take_over(job, replica, pod)
+                state.created.add(ReplicaKey(gang.id, replica.id, replica.incarnation))
+
+    async def remove_shared(self, gang: Gang, kind: Kind) -> None:
+        """Delete the services and the configuration of an attempt that is gone."""
+        job = self._job(gang, kind, None)
+        services = [job.name_of(replica.id) for replica in gang.replicas] if kind.has_services else [gang.spec.name]
+        removals = [self._delete(SERVICES, name, gang) for name in services]
+        if kind.framework is Framework.MPI:
+            removals.append(self._delete(CONFIG_MAPS, kubeflow_mpi.config_name(job), gang))
+        await asyncio.gather(*removals)
+
+    def _job(self, gang: Gang, kind: Kind, owner: OwnerReference | None) -> KubeflowGang:
+        return KubeflowGang(gang=gang, kind=kind, controller=self._controller, owner=owner)
+
+    def _pods(self, job: KubeflowGang, replicas: Sequence[GangReplica]) -> list[Plain]:
+        pods = list(kubeflow_pods(job, replicas))
+        if job.kind.framework is not Framework.MPI:
+            return pods
+        return [kubeflow_mpi.completed(job, replica.id, pod) for replica, pod in zip(replicas, pods, strict=True)]
+
+    async def _prepare_mpi(self, state: GangState, job: KubeflowGang) -> None:
+        # Written anew with every change of the gang: the kubelet carries it into running pods.
+        await self._client.apply(CONFIG_MAPS, kubeflow_mpi.config(job), force=True)
+        if not state.prepared:
+            try:
+                await self._client.create(SECRETS, kubeflow_mpi.secret(job))
+            except AlreadyExistsError:
+                return  # that of an earlier attempt is as good
+
+    async def _once(self, resource: Resource[AnyObject], body: Plain, refused: asyncio.Event) -> None:
+        async with self._slots:
+            if refused.is_set():
+                return
+            try:
+                await self._client.create(resource, body)
+            except AlreadyExistsError:
+                return
+            except ApiError:
+                refused.set()
+                raise
+
+    async def _pod(
+        self, state: GangState, job: KubeflowGang, replica: GangReplica, body: Plain, refused: asyncio.Event
+    ) -> None:
+        """Create one pod as soon as its name is free; a gang that is lost already creates no more."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + job.gang.spec.policy.grace_seconds + _PATIENCE_SECONDS
+        while not refused.is_set():
+            try:
+                if await self._created(state, job, replica, body):
+                    state.created.add(ReplicaKey(job.gang.id, replica.id, replica.incarnation))
+                    return
+                if loop.time() > until:
+                    raise _taken(body, "a pod that does not go away")
+            except (ApiError, RefusedError):
+                refused.set()
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _created(self, state: GangState, job: KubeflowGang, replica: GangReplica, body: Plain) -> bool:
+        async with self._slots:
+            try:
+                await self._client.create(PODS, body)
+                return True
+            except AlreadyExistsError:
+                return await self._settle(state, job, replica, body)
+
+    async def _settle(self, state: GangState, job: KubeflowGang, replica: GangReplica, body: Plain) -> bool:
+        """Find out whose pod has the name: true if it is, or has become, this replica's."""
+        try:
+            pod = await self._client.get(PODS, body["metadata"]["name"], namespace=job.gang.spec.tenant)
+        except NotFoundError:
+            return False
+        key = replica_of(pod.metadata.labels, self._controller)
+        if key == ReplicaKey(job.gang.id, replica.id, replica.incarnation):
+            return True
+        if key is not None and key.gang_id.job_id == job.gang.id.job_id:
+            await self._make_room(state, key, pod)
+            return False
+        if key is None and _is_upstreams(job, pod):
+            if pod.spec.node_name == replica.node and pod.metadata.deletion_timestamp is None:
+                await self._take_over(job, replica, pod)
+                return True
+            await self._make_room(state, None, pod)
+            return False
+        if pod.metadata.deletion_timestamp is not None:
+            return False
+        raise _taken(body, "a pod of somebody else")
+
+    async def _make_room(self, state: GangState, key: ReplicaKey | None, pod: Pod) -> None:
+        if pod.metadata.deletion_timestamp is None and key not in state.leaving:
+            await self._delete_pod(pod)
+
+    async def _delete_pod(self, pod: Pod) -> None:
+        try:
+            await self._client.delete(PODS, pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.metadata.uid)
+        except NotFoundError:
+            return
+
+    async def _take_over(self, job: KubeflowGang, replica: GangReplica, pod: Pod) -> None:
+        containers = [{"name": container.name} for container in pod.spec.containers]
+        metadata: Plain = {
+            "resourceVersion": pod.metadata.resource_version,
+            "labels": our_labels(job, replica),
+            "annotations": our_annotations(job, containers),
+        }
+        if job.owner is not None and not pod.metadata.owner_references:
+            metadata["ownerReferences"] = [owner_to_plain(job.owner)]
+        await self._client.patch(PODS, pod.metadata.name, {"metadata": metadata}, namespace=pod.metadata.namespace)
+
+    async def _delete(self, resource: Resource[AnyObject], name: str, gang: Gang) -> None:
+        try:
+            await self._client.delete(resource, name, namespace=gang.spec.tenant)
+        except NotFoundError:
+            return
+
+
+def _is_upstreams(job: KubeflowGang, pod: Pod) -> bool:
+    """Whether upstream's operator made a pod for this very job, or for one that left it behind without an owner."""
+    labels, owners = pod.metadata.labels, pod.metadata.owner_references
+    ours = labels.get(JOB_NAME_LABEL) == job.gang.spec.name and labels.get(OPERATOR_LABEL) == job.kind.controller
+    owned = not owners or (job.owner is not None and any(owner.uid == job.owner.uid for owner in owners))
+    return ours and owned and names.JOB_ID not in labels
+
+
+def _taken(body: Plain, whose: str) -> RefusedError:
+    message = f"the name {body['metadata']['name']} belongs to {whose}"
+    return RefusedError(Refusal(reason="PodNameTaken", message=message, permanent=False))

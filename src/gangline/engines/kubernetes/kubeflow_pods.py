@@ -1,0 +1,223 @@
+"""The pods of a Kubeflow job, as its author and upstream's operator would have them. Pure.
+
+The template is kept to the letter: no security context, volume or token of ours is added, so that whatever ran under
+the training operator runs here. Added are upstream's labels and environment, our own labels, node and default port.
+Names are upstream's too and repeat from attempt to attempt; the labels tell which attempt a pod belongs to.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gangline.dialects.frameworks import Address, replica_environment
+from gangline.dialects.kubeflow import (
+    JOB_ROLE_LABEL,
+    REPLICA_INDEX_LABEL,
+    Kind,
+    replica_name,
+    selector_labels,
+)
+from gangline.engines.kubernetes import names
+from gangline.engines.kubernetes.names import Part
+from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER, Plain, joined, literal
+from gangline.kube import OwnerReference
+from gangline.model import Clean, Framework, Gang, GangReplica, ReplicaId, RoleName
+
+_LONGEST_CLUSTER = 1000
+"""From this length on, the addresses of all replicas are left to the framework's own variables."""
+_METRICS_PATH = "/dev/stdout"
+_EVERY_CONTAINER = frozenset({Framework.PYTORCH, Framework.XGBOOST, Framework.PADDLE})
+"""Where upstream tells every container of the pod, and not only the one that trains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeflowGang:
+    """A gang of a Kubeflow job with what its objects depend on."""
+
+    gang: Gang
+    kind: Kind
+    controller: str
+    owner: OwnerReference | None
+
+    @cached_property
+    def manifest_spec(self) -> Plain:
+        """The spec as its author wrote it."""
+        spec: Plain = json.loads(self.gang.spec.manifest_json or "{}").get("spec") or {}
+        return spec
+
+    @property
+    def second_mpi(self) -> bool:
+        """Whether this is an MPIJob of ``v2beta1``, whose launcher logs in by ssh."""
+        return (self.gang.spec.origin or "").startswith("kubeflow.org/v2beta1")
+
+    @cached_property
+    def addresses(self) -> dict[ReplicaId, Address]:
+        """Where each replica is reached: by its service, in the form in which upstream's variables name it."""
+        spec = self.gang.spec
+        suffix = f".{spec.tenant}.svc" if self.kind.framework is Framework.TENSORFLOW else ""
+        if self.kind.framework is Framework.MPI:
+            suffix = f".{spec.name}.{spec.tenant}.svc"
+        return {
+            replica.id: (self.name_of(replica.id) + suffix, spec.role(replica.id.role).port)
+            for replica in self.gang.replicas
+        }
+
+    def name_of(self, replica: ReplicaId) -> str:
+        """The name of a replica's pod and service."""
+        return replica_name(self.kind, self.gang.spec.name, replica)
+
+    def labels_of(self, replica: ReplicaId) -> dict[str, str]:
+        """Upstream's labels of a replica, by which its service selects it."""
+        labels = selector_labels(self.gang.spec.name, self.kind, replica.role)
+        return {**labels, REPLICA_INDEX_LABEL: str(replica.index)}
+
+    def metadata(self, name: str, labels: Mapping[str, str]) -> Plain:
+        """Write the metadata of something that belongs to the job."""
+        metadata: Plain = {"name": name, "namespace": self.gang.spec.tenant, "labels": dict(labels)}
+        if self.owner is not None:
+            metadata["ownerReferences"] = [owner_to_plain(self.owner)]
+        return metadata
+
+    def shared_labels(self, part: Part) -> dict[str, str]:
+        """Our labels of what all replicas share, by which it is found again."""
+        job = names.job_labels(self.controller, self.gang.id.job_id)
+        return {**job, names.JOB: self.gang.spec.name, names.PART: part}
+
+
+def owner_to_plain(owner: OwnerReference) -> Plain:
+    """Point to the job object as its controller: garbage collection and foreign tools follow it."""
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": owner.block_owner_deletion,
+    }
+
+
+def our_labels(job: KubeflowGang, replica: GangReplica) -> dict[str, str]:
+    """Our own labels of a pod; adopting a pod is giving it these."""
+    return {
+        names.CONTROLLER: job.controller,
+        names.JOB: job.gang.spec.name,
+        **names.replica_labels(job.gang.id, replica),
+    }
+
+
+def our_annotations(job: KubeflowGang, containers: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Our own annotations of a pod: which container trains, and whether the pod may outlive its job's end."""
+    annotations = {DEFAULT_CONTAINER: training_container(job, containers)}
+    if job.gang.spec.policy.clean is not Clean.ALL:
+        annotations[names.CLEAN] = job.gang.spec.policy.clean
+    return annotations
+
+
+def training_container(job: KubeflowGang, containers: Iterable[Mapping[str, Any]]) -> str:
+    """The container that trains: the one its author named, the kind's, else the first."""
+    known = [str(container.get("name", "")) for container in containers]
+    wanted = (job.manifest_spec.get("mainContainer"), job.kind.container)
+    return next((name for name in wanted if name in known), known[0] if known else "")
+
+
+def kubeflow_pods(job: KubeflowGang, replicas: Iterable[GangReplica]) -> Iterator[Plain]:
+    """Write the pods of some replicas, each already bound to its node."""
+    for replica in replicas:
+        template = json.loads(job.gang.spec.role(replica.id.role).pod_template_json or "{}")
+        spec = template.get("spec") or {}
+        containers = spec.get("containers") or []
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": _metadata(job, replica, template.get("metadata") or {}, containers),
+            "spec": {
+                **spec,
+                "nodeName": replica.node,
+                "restartPolicy": "Never",
+                "containers": _containers(job, replica, containers),
+            },
+        }
+
+
+def _metadata(job: KubeflowGang, replica: GangReplica, given: Plain, containers: list[Plain]) -> Plain:
+    labels = {**(given.get("labels") or {}), **job.labels_of(replica.id), **our_labels(job, replica)}
+    if replica.id == ReplicaId(job.gang.spec.lead_role, 0):
+        labels[JOB_ROLE_LABEL] = "master"
+    ours = job.metadata(job.name_of(replica.id), labels)
+    annotations = {**(given.get("annotations") or {}), **our_annotations(job, containers)}
+    kept = {name: value for name, value in given.items() if name not in ("creationTimestamp", "generateName")}
+    return {**kept, **ours, "annotations": annotations}
+
+
+def _containers(job: KubeflowGang, replica: GangReplica, given: list[Plain]) -> list[Plain]:
+    trains = training_container(job, given)
+    environment = [{"name": name, "value": literal(value)} for name, value in _environment(job, replica).items()]
+    completed = []
+    for container in given:
+        if container.get("name") != trains and job.kind.framework not in _EVERY_CONTAINER:
+            completed.append(container)
+            continue
+        whole = {**container, "env": joined(environment, container.get("env"))}
+        if container.get("name") == trains:
+            whole["ports"] = _ports(job, replica.id.role, container.get("ports") or [])
+            whole.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+        completed.append(whole)
+    return completed
+
+
+def _ports(job: KubeflowGang, role: RoleName, given: list[Plain]) -> list[Plain]:
+    """The container's ports, with the kind's own where its author left it out."""
+    if job.kind.framework is Framework.MPI or any(port.get("name") == job.kind.port_name for port in given):
+        return given
+    port = {"name": job.kind.port_name, "containerPort": job.gang.spec.role(role).port, "protocol": "TCP"}
+    return [*given, port]
+
+
+def _environment(job: KubeflowGang, replica: GangReplica) -> dict[str, str]:
+    spec = job.gang.spec
+    framework = replica_environment(spec, replica.id, addresses=job.addresses)
+    if len(framework.get("GANGLINE_CLUSTER", "")) > _LONGEST_CLUSTER:
+        del framework["GANGLINE_CLUSTER"]
+    own = {
+        "GANGLINE_JOB_ID": job.gang.id.job_id,
+        "GANGLINE_ATTEMPT": str(job.gang.id.attempt),
+        "GANGLINE_INCARNATION": str(replica.incarnation),
+        "GANGLINE_GRACE_SECONDS": f"{spec.policy.grace_seconds:g}",
+        "GANGLINE_METRICS": _METRICS_PATH,
+    }
+    return own | framework
+
+
+def kubeflow_services(job: KubeflowGang, replicas: Iterable[GangReplica]) -> Iterator[Plain]:
+    """Write the headless service of each replica, named as its pod. An MPIJob has one for all, named as the job."""
+    if not job.kind.has_services:
+        labels = {**job.shared_labels(Part.NETWORK)}
+        selector = names.job_labels(job.controller, job.gang.id.job_id)
+        yield _service(job, job.gang.spec.name, labels, selector, [])
+        return
+    for replica in replicas:
+        template = json.loads(job.gang.spec.role(replica.id.role).pod_template_json or "{}")
+        containers = (template.get("spec") or {}).get("containers") or []
+        trains = training_container(job, containers)
+        given = next((one.get("ports") or [] for one in containers if one.get("name") == trains), [])
+        labels = job.labels_of(replica.id)
+        ports = [
+            {"name": port.get("name", ""), "port": port["containerPort"]}
+            for port in _ports(job, replica.id.role, given)
+            if "containerPort" in port
+        ]
+        yield _service(job, job.name_of(replica.id), {**labels, **job.shared_labels(Part.NETWORK)}, labels, ports)
+
+
+def _service(
+    job: KubeflowGang, name: str, labels: Mapping[str, str], selector: Mapping[str, str], ports: list[Plain]
+) -> Plain:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": job.metadata(name, labels),
+        # Peers look each other up while they start: an address that is published only when ready may come too late.
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": dict(selector), "ports": ports},
+    }

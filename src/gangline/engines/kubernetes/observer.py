@@ -1,0 +1,155 @@
+"""What a person's own machine asks of a cluster: its nodes, what is used, output; and it sends what a job needs.
+
+It orders nothing: a controller elsewhere does. Everything is read when it is asked for, with the person's own rights,
+so a command costs the cluster one or two lists and no watch.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, Usage
+from gangline.errors import EngineError, GanglineError, PermissionDeniedError
+from gangline.kube import NODES, PODS, ForbiddenError, KubeClient, KubeError, Pod
+from gangline.kube import Node as KubeNode
+from gangline.model import Clean, Clock, Gang, GangId, JobId, JobSpec, Node
+
+if TYPE_CHECKING:
+    # Each brings much with it that a command which only lists jobs need not wait for.
+    from gangline.engines.kubernetes.driver import KubernetesEngine
+    from gangline.engines.kubernetes.launching import Owners
+    from gangline.engines.kubernetes.watch import ClusterView
+
+LivingGangs = Callable[[], Awaitable[Collection[GangId]]]
+"""Finds the attempts that hold machines, of all jobs the person may see."""
+
+_CONTROLLER = "gangline"
+
+
+class KubernetesObserver:
+    """An engine that only looks; its orders are refused. ``namespace`` is the person's tenant."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        clock: Clock,
+        namespace: str,
+        owners: "Owners",
+        code_directory: Path,
+        living: LivingGangs,
+        refusal: Callable[[KubeError], GanglineError],
+    ) -> None:
+        """Make an observer; ``refusal`` puts what the cluster refuses in the middle of a stream into words."""
+        self._client = client
+        self._refusal = refusal
+        self._namespace = namespace
+        self._living = living
+        self._clock = clock
+        self._owners = owners
+        self._code_directory = code_directory
+        self._made: KubernetesEngine | None = None
+
+    async def nodes(self) -> Sequence[Node]:
+        """Describe every node; raises PermissionDeniedError for somebody who may not read nodes and all pods."""
+        try:
+            view = await self._cluster()
+        except ForbiddenError as error:
+            raise PermissionDeniedError(
+                f"this needs to read the nodes and pods of the whole cluster, and you may not: {error.message}"
+            ) from error
+        return await self._describe(view)
+
+    async def usage(self) -> Usage:
+        """Measure what is used now: of everything, or of the tenant's own replicas for whom may see no more."""
+        try:
+            view = await self._cluster()
+        except ForbiddenError:
+            view = await self._tenant()
+        from gangline.engines.kubernetes.usage import measure
+
+        pods = [item for gang_id in view.gangs() for item in view.pods_of(gang_id).items()]
+        return await measure(self._client, nodes=await self._describe(view), pods=pods, namespace=self._namespace)
+
+    async def logs(self, query: LogQuery) -> AsyncIterator[LogLine]:
+        """Read output; see Engine."""
+        try:
+            async for line in self._engine().logs(query):
+                yield line
+        except KubeError as error:
+            raise self._refusal(error) from error
+
+    async def send_code(self, job_id: JobId, spec: JobSpec) -> None:
+        """Send what a submitted job needs of this machine into the cluster."""
+        await self._engine().send_code(job_id, spec)
+
+    async def close(self) -> None:
+        """Let go of what this process holds."""
+        if self._made is not None:
+            await self._made.close()
+
+    async def run(self, gang: Gang) -> None:
+        """Refuse: see the module."""
+        raise EngineError("this machine starts no gangs; the controller of the cluster does")
+
+    async def finish(self, gang: Gang) -> None:
+        """Refuse: see the module."""
+        raise EngineError("this machine ends no gangs; the controller of the cluster does")
+
+    async def stop(self, gang_id: GangId, grace_seconds: float, *, clean: Clean = Clean.ALL) -> None:
+        """Refuse: see the module."""
+        raise EngineError("this machine stops no gangs; the controller of the cluster does")
+
+    async def events(self) -> AsyncIterator[EngineEvent]:
+        """Report nothing: nobody here acts on it."""
+        nothing: tuple[EngineEvent, ...] = ()
+        for event in nothing:
+            yield event
+
+    async def forget(self, job_id: JobId) -> None:
+        """Refuse: see the module."""
+        raise EngineError("this machine forgets no jobs; the controller of the cluster does")
+
+    def _engine(self) -> "KubernetesEngine":
+        """Return the engine whose reading and sending this borrows; it is told to run nothing."""
+        from gangline.engines.kubernetes.driver import KubernetesEngine
+
+        if self._made is None:
+            self._made = KubernetesEngine(
+                self._client,
+                clock=self._clock,
+                namespace=self._namespace,
+                owners=self._owners,
+                code_directory=self._code_directory,
+            )
+        return self._made
+
+    async def _cluster(self) -> "ClusterView":
+        nodes, pods = await asyncio.gather(self._client.list(NODES), self._client.list(PODS))
+        return _seen(nodes.items or (), pods.items or ())
+
+    async def _tenant(self) -> "ClusterView":
+        return _seen((), (await self._client.list(PODS, namespace=self._namespace)).items or ())
+
+    async def _describe(self, view: "ClusterView") -> Sequence[Node]:
+        known = await self._living() if view.nodes else ()
+        return view.describe_nodes([gang_id for gang_id in view.gangs() if gang_id not in known], {})
+
+
+def _seen(nodes: Iterable[KubeNode], pods: Iterable[Pod]) -> "ClusterView":
+    from gangline.engines.kubernetes.watch import ClusterView
+
+    view = ClusterView(controller=_CONTROLLER, changed_pod=_ignore, changed_nodes=_ignore, lost_node=_ignore)
+    for node in nodes:
+        view.apply_node(node)
+    for pod in pods:
+        view.apply_pod(pod)
+    return view
+
+
+def _ignore(*_: object) -> None:
+    """A view that is looked at once has nobody to call."""
+
+
+_conforms: type[Engine] = KubernetesObserver

@@ -1,0 +1,34 @@
+"""Takes over what another operator was running: finds its pods and writes down where they are.
+
+The job goes on where it stands. The engine then makes the pods its own when it is ordered to run the gang.
+"""
+
+from dataclasses import replace
+
+from gangline.dialects.kubeflow import JOB_NAME_LABEL, kind_of, selector_labels
+from gangline.dialects.kubeflow.status import OPERATOR_LABEL
+from gangline.kube import PODS, GenericObject, KubeClient
+from gangline.storage.interface import Record
+from gangline.storage.kubernetes.kubeflow_past import taken_over
+from gangline.storage.kubernetes.records import Kept
+from gangline.storage.kubernetes.wire import appended
+
+
+async def take_over(client: KubeClient, item: GenericObject, kept: Kept) -> Kept:
+    """Return the job as it runs in its pods, and save that; as it was read if its gang is not complete."""
+    kind = kind_of(kept.job.spec)
+    if kind is None:
+        return kept
+    labels = selector_labels(kept.name, kind, kept.job.spec.lead_role)
+    wanted = {name: labels[name] for name in (JOB_NAME_LABEL, OPERATOR_LABEL)}
+    pods = await client.list(PODS, namespace=kept.namespace, labels=wanted)
+    job = taken_over(kept.job, pods.items or (), item.status)
+    if job is None:
+        return replace(kept, inherited=False)
+    entry = job.history[-1]
+    record = Record(job_id=job.id, at=entry.at, reason=entry.reason, message=entry.message, phase=job.phase)
+    journal = appended(kept.journal, [record])
+    patch = {"metadata": {"resourceVersion": str(kept.job.version)}, "status": kept.kind.status(job, journal)}
+    answer = await client.patch(kept.kind.resource, kept.name, patch, namespace=kept.namespace, subresource="status")
+    version = int(answer.metadata.resource_version)
+    return replace(kept, job=replace(job, version=version), journal=journal, inherited=False)

@@ -1,0 +1,67 @@
+"""Our own Job as the record of a job. Pure; ``wire`` has the translation itself."""
+
+from collections.abc import Iterator, Sequence
+
+from gangline.kube import GenericObject
+from gangline.lifecycle import Event
+from gangline.model import Clock, Job, Phase, Tenant
+from gangline.storage.interface import Record
+from gangline.storage.kubernetes import wire
+from gangline.storage.kubernetes.announcements import record_to_event, subject_of
+from gangline.storage.kubernetes.definitions import JOBS
+from gangline.storage.kubernetes.records import Kept, Plain, RecordKind
+
+
+class NativeRecords:
+    """Jobs of ``gangline.dev/v1``."""
+
+    resource = JOBS
+    finalizer: str | None = wire.FINALIZER
+    blocks_deletion = False
+
+    def read(self, item: GenericObject, tenant: Tenant) -> Kept | None:
+        """Read an object; see RecordKind."""
+        return wire.object_to_job(item, tenant, self)
+
+    def body(self, job: Job, records: Sequence[Record], *, namespace: str, name: str) -> Plain:
+        """Write a new object; see RecordKind."""
+        return wire.job_to_object(job, records, namespace=namespace, name=name)
+
+    def keeps(self, job: Job) -> bool:
+        """Keep whatever no other kind does; see RecordKind."""
+        return True
+
+    def status(self, job: Job, journal: Sequence[Record]) -> Plain:
+        """Write the status; see RecordKind."""
+        return wire.job_to_status(job, journal)
+
+    def change(self, kept: Kept, job: Job) -> Plain:
+        """Write a changed spec; see RecordKind."""
+        if job.spec == kept.job.spec:
+            return {}
+        old = dict.fromkeys(kept.job.spec.labels)
+        return {"metadata": {"labels": {**old, **job.spec.labels}}, "spec": wire.spec_to_plain(job.spec)}
+
+    def explanation(self, change: Plain) -> Plain:
+        """Put an explanation in its place; see RecordKind."""
+        return {"explanation": change}
+
+    def refusal(self, item: GenericObject, message: str, clock: Clock) -> Plain | None:
+        """Say why an object is no job; see RecordKind."""
+        status = {"phase": Phase.FAILED.value, "reason": "InvalidJob", "message": message}
+        told = {name: item.status.get(name) for name in status} == status
+        return None if told or "state" in item.status else status
+
+    def wishes(self, kept: Kept, clock: Clock) -> Sequence[Event]:
+        """Nothing: a native spec has no words for requests; see RecordKind."""
+        return ()
+
+    def events(self, kept: Kept, record: Record) -> Iterator[Plain]:
+        """Write one event per phase; see RecordKind."""
+        if record.replica is None:
+            message = record.message or f"the job is {record.phase}"
+            yield record_to_event(subject_of(kept), record, record.reason, f"{record.phase}: {message}")
+
+
+NATIVE = NativeRecords()
+_conforms: type[RecordKind] = NativeRecords

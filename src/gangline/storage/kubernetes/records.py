@@ -1,0 +1,111 @@
+"""What it takes for a kind of object to be the record of a job, and one such object as it was read.
+
+``NativeRecords`` (our own Job) and ``KubeflowRecords`` (TFJob and its kin) are the two implementations; the store, its
+watch and its announcer deal with both through this interface and never ask which one they have.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gangline.kube import GenericObject, OwnerReference, Resource
+from gangline.lifecycle import Event
+from gangline.model import Clock, Job, Tenant
+from gangline.storage.interface import Record
+from gangline.storage.kubernetes.explanations import ToldExplanation
+
+Plain = dict[str, Any]
+"""An object, or a part of one, as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One job object: the job, its journal, and what the object itself is called."""
+
+    kind: "RecordKind"
+    job: Job
+    journal: tuple[Record, ...]
+    namespace: str
+    name: str
+    uid: str
+    finalizers: tuple[str, ...] = ()
+    being_deleted: bool = False
+    """Somebody deleted the object; the job does not know it yet unless it says so itself."""
+    told: ToldExplanation | None = None
+    """Why it waits, if the leader has said so."""
+    recorded: bool = True
+    """Whether the object holds a record; one that was applied by hand holds none until its job first changes."""
+    suspended: bool = False
+    """Whether the object's spec asks the job to rest; only foreign kinds have a field for it."""
+    complaint: str | None = None
+    """What is wrong with the spec of a job that has begun: it goes on as it was, and its author is told."""
+    inherited: bool = False
+    """Another operator had begun to run it when it was first seen here: its pods may be there."""
+
+    @property
+    def owner(self) -> OwnerReference:
+        """What everything of the job belongs to."""
+        resource = self.kind.resource
+        return OwnerReference(
+            api_version=resource.api_version,
+            kind=resource.kind,
+            name=self.name,
+            uid=self.uid,
+            controller=True,
+            block_owner_deletion=self.kind.blocks_deletion,
+        )
+
+
+class RecordKind(Protocol):
+    """Reads and writes one kind of job object. Pure."""
+
+    @property
+    def resource(self) -> Resource[GenericObject]:
+        """Where such objects live."""
+        ...
+
+    @property
+    def finalizer(self) -> str | None:
+        """What holds a deleted object until its gang is gone; None: it goes at once, and the store remembers it."""
+        ...
+
+    @property
+    def blocks_deletion(self) -> bool:
+        """Whether owned objects go first when the object is deleted in the foreground."""
+        ...
+
+    def read(self, item: GenericObject, tenant: Tenant) -> Kept | None:
+        """Read an object, whoever made it; None if it belongs to another controller. Raises StorageError."""
+        ...
+
+    def body(self, job: Job, records: Sequence[Record], *, namespace: str, name: str) -> Plain:
+        """Write a new object."""
+        ...
+
+    def keeps(self, job: Job) -> bool:
+        """Whether a new job is kept as an object of this kind."""
+        ...
+
+    def status(self, job: Job, journal: Sequence[Record]) -> Plain:
+        """Write the status as a merge patch: what people read, and the whole record."""
+        ...
+
+    def change(self, kept: Kept, job: Job) -> Plain:
+        """Write, as a merge patch, what a saved job changes outside the status; empty: nothing."""
+        ...
+
+    def explanation(self, change: Plain) -> Plain:
+        """Put the change of an explanation where the status has it."""
+        ...
+
+    def refusal(self, item: GenericObject, message: str, clock: Clock) -> Plain | None:
+        """Write the status that tells an author why the object is no job; None if it is told already."""
+        ...
+
+    def wishes(self, kept: Kept, clock: Clock) -> Sequence[Event]:
+        """Return what the object's spec asks of the job and the job does not do yet."""
+        ...
+
+    def events(self, kept: Kept, record: Record) -> Iterator[Plain]:
+        """Write what is announced of a record."""
+        ...

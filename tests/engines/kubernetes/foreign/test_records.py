@@ -1,0 +1,136 @@
+"""A gang of others' pods as a job object, read back by the store and by us."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangline.dialects.native import API_VERSION, KIND, job_from_plain
+from gangline.engines.kubernetes.foreign.groups import VOLCANO_TASK, Group, GroupKind, GroupName
+from gangline.engines.kubernetes.foreign.pods import WatchedPod
+from gangline.engines.kubernetes.foreign.records import (
+    BadRecordError,
+    Member,
+    gang_to_record,
+    is_foreign,
+    members_of,
+    object_to_record,
+    requirements_of,
+)
+from gangline.engines.kubernetes.foreign.wishes import wish_of
+from gangline.errors import InvalidInputError
+from gangline.kube import GenericObject, OwnerReference
+from gangline.kube.objects import NodeSelector
+from gangline.model import JobSpec, Phase
+from tests.engines.kubernetes.foreign.builders import NAMESPACE, make_kube_node, make_pod, node_choice
+
+GROUP = Group(
+    name=GroupName(kind=GroupKind.VOLCANO, namespace=NAMESPACE, name="team"),
+    owner=OwnerReference(api_version="scheduling.volcano.sh/v1beta1", kind="PodGroup", name="team", uid="uid-team"),
+    least=2,
+    queue="research",
+)
+
+
+def record(*pods: WatchedPod, group: Group | None = None, priority: int | None = None) -> GenericObject:
+    members = [Member(pod=pod, wish=wish_of(pod, in_group=group is not None)) for pod in pods]
+    body = gang_to_record(members, group, tenant=NAMESPACE, priority=priority)
+    body["metadata"] |= {"uid": "uid-record", "resourceVersion": "1"}
+    return msgspec.convert(body, GenericObject)
+
+
+def spec_of(item: GenericObject) -> JobSpec:
+    """Read the object's spec as every store does: as a job file, with what stands in ``metadata`` there."""
+    above = {name: item.spec[name] for name in ("queue", "priority", "origin", "manifest") if name in item.spec}
+    metadata = {"name": item.metadata.name, "labels": item.metadata.labels, **above}
+    body = {name: value for name, value in item.spec.items() if name not in above}
+    return job_from_plain({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": body})
+
+
+def test_a_lone_pod_reads_as_a_job_of_one_replica() -> None:
+    item = record(make_pod("web.0", requests={"cpu": "250m", "memory": "64Mi"}, priority=1000))
+    spec = spec_of(item)
+    assert is_foreign(spec)
+    assert (spec.origin, spec.queue, spec.priority) == ("v1 Pod", "default", 75)
+    assert [(role.name, role.replicas, role.resources.cpu_millis) for role in spec.roles] == [("pods", 1, 250)]
+    assert {str(replica): pod.name for replica, pod in members_of(spec).items()} == {"pods-0": "web.0"}
+    assert item.metadata.name.startswith("web-0-")
+    assert item.metadata.owner_references[0].uid == "uid-web.0"
+
+
+def test_a_group_gives_its_name_queue_and_owner() -> None:
+    item = record(make_pod("a"), make_pod("b"), group=GROUP, priority=10_000)
+    spec = spec_of(item)
+    assert (spec.origin, spec.queue, spec.priority) == ("scheduling.volcano.sh/v1beta1 PodGroup", "research", 100)
+    assert item.metadata.owner_references[0].uid == "uid-team"
+    assert item.metadata.name.startswith("team-")
+    assert spec.roles[0].replicas == 2
+
+
+def test_recording_a_gang_twice_makes_one_name_and_another_gang_another() -> None:
+    first, again = record(make_pod("a"), make_pod("b"), group=GROUP), record(make_pod("b"), make_pod("a"), group=GROUP)
+    other = record(make_pod("a"), make_pod("c"), group=GROUP)
+    assert first.metadata.name == again.metadata.name != other.metadata.name
+
+
+def test_pods_that_differ_are_roles_of_their_own_and_never_service_roles() -> None:
+    item = record(
+        make_pod("a", annotations={VOLCANO_TASK: "ps"}),
+        make_pod("b", annotations={VOLCANO_TASK: "worker"}),
+        make_pod("c", annotations={VOLCANO_TASK: "worker"}, requests={"cpu": "2"}),
+        group=GROUP,
+    )
+    assert sorted(role.name for role in spec_of(item).roles) == ["ps-pods", "worker-pods", "worker-pods-2"]
+
+
+def test_what_all_share_the_job_says_itself() -> None:
+    tolerations = [{"key": "gpu", "operator": "Exists"}]
+    item = record(make_pod(nodeSelector={"disk": "ssd"}, tolerations=tolerations))
+    placement = spec_of(item).placement
+    assert placement.node_selector == {"disk": "ssd"}
+    assert [(each.key, each.operator) for each in placement.tolerations] == [("gpu", "Exists")]
+    assert object_to_record(item).manifest.needs == {}
+
+
+def test_pods_that_differ_in_where_they_may_run_need_it_each() -> None:
+    item = record(make_pod("a", nodeSelector={"disk": "ssd"}), make_pod("b"), group=GROUP)
+    spec, kept = spec_of(item), object_to_record(item)
+    assert spec.placement.node_selector == {}
+    assert len(spec.roles) == 2
+    asked = {name for role in spec.roles for name in role.resources.extended}
+    assert asked == kept.manifest.needs.keys()
+    met = [need.meets(make_kube_node(labels={"disk": "hdd"})) for need in requirements_of(kept, {}).values()]
+    assert sorted(met) == [False, True]
+
+
+def test_volumes_narrow_a_requirement_without_another_name() -> None:
+    pod = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    kept = object_to_record(record(pod))
+    (name,) = kept.manifest.needs
+    anywhere, nowhere = (requirements_of(kept, {"data": choices})[name] for choices in ([], [NodeSelector()]))
+    assert anywhere.meets(make_kube_node())
+    assert not nowhere.meets(make_kube_node())
+    assert requirements_of(kept, {}) == {}, "nobody has looked at the claim yet"
+
+
+def test_a_record_knows_its_phase_and_its_needs_after_a_restart() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    item = record(make_pod(affinity=node_choice(term)))
+    written = msgspec.json.decode(msgspec.json.encode(item), type=GenericObject)
+    kept = object_to_record(msgspec.structs.replace(written, status={"phase": "HALTED"}))
+    assert kept.phase is Phase.HALTED
+    (requirement,) = requirements_of(kept, {}).values()
+    assert requirement.meets(make_kube_node(labels={"zone": "a"}))
+    assert not requirement.meets(make_kube_node())
+
+
+def test_a_queue_that_is_no_name_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="Not A Queue"):
+        record(make_pod(annotations={"gangline.dev/queue": "Not A Queue"}))
+
+
+@pytest.mark.parametrize("manifest", [{"pods": 3}, {"pods": {"nonsense": {"name": "a"}}}], ids=["type", "field"])
+def test_a_job_that_only_looks_like_a_record_is_told_apart(manifest: dict[str, Any]) -> None:
+    item = record(make_pod())
+    with pytest.raises(BadRecordError, match="is no record of pods"):
+        object_to_record(msgspec.structs.replace(item, spec={"manifest": manifest}))

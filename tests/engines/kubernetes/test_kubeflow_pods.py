@@ -1,0 +1,134 @@
+"""The objects of Kubeflow jobs: upstream's names, labels and mounts, the template to the letter."""
+
+import json
+from typing import Any
+
+from gangline.dialects import read_plain
+from gangline.dialects.kubeflow import kind_of
+from gangline.engines.kubernetes import kubeflow_mpi
+from gangline.engines.kubernetes.kubeflow_pods import KubeflowGang, kubeflow_pods, kubeflow_services
+from gangline.kube import OwnerReference
+from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId
+
+Plain = dict[str, Any]
+OWNER = OwnerReference(api_version="kubeflow.org/v1", kind="TFJob", name="mnist", uid="u", block_owner_deletion=True)
+
+
+def gang_of(document: Plain) -> KubeflowGang:
+    (translation,) = read_plain(document)
+    spec = translation.spec
+    kind = kind_of(spec)
+    assert kind is not None
+    replicas = tuple(
+        GangReplica(id=ReplicaId(role.name, index), node=NodeName("n1"))
+        for role in spec.roles
+        for index in range(role.replicas)
+    )
+    gang = Gang(id=GangId(JobId("job-1"), 2), spec=spec, replicas=replicas)
+    return KubeflowGang(gang=gang, kind=kind, controller="gangline", owner=OWNER)
+
+
+def tfjob(pod: Plain) -> Plain:
+    template = {"metadata": {"labels": {"team": "vision"}, "annotations": {"note": "mine"}}, "spec": pod}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": "mnist", "namespace": "red"},
+        "spec": {"tfReplicaSpecs": {"Chief": {"template": template}, "Worker": {"template": template}}},
+    }
+
+
+def mpijob(version: str, **worker: Any) -> Plain:
+    def template(**fields: Any) -> Plain:
+        return {"template": {"spec": {"containers": [{"name": "mpi", "image": "acme/mpi", **fields}]}}}
+
+    return {
+        "apiVersion": f"kubeflow.org/{version}",
+        "kind": "MPIJob",
+        "metadata": {"name": "pi", "namespace": "red"},
+        "spec": {
+            "slotsPerWorker": 2,
+            "mpiReplicaSpecs": {
+                "Launcher": template(command=["mpirun"]),
+                "Worker": {"replicas": 2, **template(**worker)},
+            },
+        },
+    }
+
+
+def test_a_pod_is_its_template_with_a_name_labels_environment_and_node() -> None:
+    sidecar = {"name": "sidecar", "image": "acme/side"}
+    main = {"name": "tensorflow", "image": "acme/train", "env": [{"name": "TF_CONFIG", "value": "mine"}]}
+    given = {"containers": [sidecar, main], "serviceAccountName": "trainer", "tolerations": [{"operator": "Exists"}]}
+    job = gang_of(tfjob(given))
+    chief, worker = kubeflow_pods(job, job.gang.replicas)
+    assert (chief["metadata"]["name"], worker["metadata"]["name"]) == ("mnist-chief-0", "mnist-worker-0")
+    assert chief["metadata"]["labels"]["team"] == "vision"
+    assert chief["metadata"]["labels"]["gangline.dev/attempt"] == "2"
+    assert chief["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] == "tensorflow"
+    assert chief["metadata"]["ownerReferences"][0]["controller"] is True
+    spec = chief["spec"]
+    assert (spec["nodeName"], spec["restartPolicy"], spec["serviceAccountName"]) == ("n1", "Never", "trainer")
+    assert "securityContext" not in spec
+    assert spec["containers"][0] == sidecar
+    variables = {each["name"]: each["value"] for each in spec["containers"][1]["env"]}
+    assert variables["TF_CONFIG"] == "mine", "what its author says wins"
+    assert variables["GANGLINE_ATTEMPT"] == "2"
+    assert spec["containers"][1]["ports"] == [{"name": "tfjob-port", "containerPort": 2222, "protocol": "TCP"}]
+
+
+def test_every_replica_has_a_headless_service_of_its_own() -> None:
+    ports = [{"name": "tfjob-port", "containerPort": 9000}, {"name": "board", "containerPort": 6006}]
+    job = gang_of(tfjob({"containers": [{"name": "tensorflow", "image": "acme/train", "ports": ports}]}))
+    chief, _ = kubeflow_services(job, job.gang.replicas)
+    assert chief["metadata"]["name"] == "mnist-chief-0"
+    assert chief["spec"]["clusterIP"] == "None"
+    assert chief["spec"]["ports"] == [{"name": "tfjob-port", "port": 9000}, {"name": "board", "port": 6006}]
+    assert chief["spec"]["selector"] == {
+        "training.kubeflow.org/job-name": "mnist",
+        "training.kubeflow.org/operator-name": "tfjob-controller",
+        "training.kubeflow.org/replica-type": "chief",
+        "training.kubeflow.org/replica-index": "0",
+    }
+
+
+def test_an_mpijob_of_the_second_version_logs_in_by_ssh() -> None:
+    job = gang_of(mpijob("v2beta1"))
+    launcher, worker, _ = (
+        kubeflow_mpi.completed(job, replica.id, pod)
+        for replica, pod in zip(job.gang.replicas, kubeflow_pods(job, job.gang.replicas), strict=True)
+    )
+    assert kubeflow_mpi.config(job)["data"]["hostfile"] == (
+        "pi-worker-0.pi.red.svc slots=2\npi-worker-1.pi.red.svc slots=2\n"
+    )
+    assert (worker["spec"]["hostname"], worker["spec"]["subdomain"]) == ("pi-worker-0", "pi")
+    assert worker["spec"]["containers"][0]["command"] == ["/usr/sbin/sshd", "-De"]
+    mounts = {each["mountPath"]: each["name"] for each in launcher["spec"]["containers"][0]["volumeMounts"]}
+    assert mounts == {"/etc/mpi": "mpi-job-config", "/root/.ssh": "ssh-auth"}
+    assert kubeflow_mpi.secret(job)["metadata"]["name"] == "pi-ssh"
+    variables = {each["name"]: each["value"] for each in launcher["spec"]["containers"][0]["env"]}
+    assert variables["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
+    assert "OMPI_MCA_plm_rsh_agent" not in variables
+
+
+def test_an_mpijob_of_the_first_version_needs_no_server_in_its_image() -> None:
+    job = gang_of(mpijob("v1", command=["sleep", "1d"]))
+    launcher, worker, _ = (
+        kubeflow_mpi.completed(job, replica.id, pod)
+        for replica, pod in zip(job.gang.replicas, kubeflow_pods(job, job.gang.replicas), strict=True)
+    )
+    program = worker["spec"]["containers"][0]["command"][0]
+    assert worker["spec"]["containers"][0]["command"] == [program, "serve", "sleep", "1d"]
+    variables = {each["name"]: each["value"] for each in launcher["spec"]["containers"][0]["env"]}
+    assert variables["OMPI_MCA_plm_rsh_agent"] == program
+    assert kubeflow_mpi.secret(job)["metadata"]["name"] == "pi-shell"
+
+
+def test_a_large_gang_is_told_of_its_peers_by_its_framework_alone() -> None:
+    document = tfjob({"containers": [{"name": "tensorflow", "image": "acme/train"}]})
+    document["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = 60
+    job = gang_of(document)
+    pod = next(kubeflow_pods(job, job.gang.replicas))
+    variables = {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
+    assert "GANGLINE_CLUSTER" not in variables
+    assert len(json.loads(variables["TF_CONFIG"])["cluster"]["worker"]) == 60

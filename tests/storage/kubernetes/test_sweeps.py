@@ -1,0 +1,42 @@
+"""Sweeps as objects, whoever wrote them."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from gangline.errors import StorageError
+from gangline.kube import GenericObject, Metadata
+from gangline.model import Tenant
+from gangline.storage.kubernetes.sweeps import object_to_sweep, sweep_to_status
+from gangline.testing.builders import make_sweep
+
+SPEC = {"parameters": {"rate": [1, 2]}, "template": {"spec": {"command": "train $(rate)", "queue": "red"}}}
+
+
+def item(spec: dict[str, object], status: dict[str, object] | None = None) -> GenericObject:
+    metadata = Metadata(
+        name="grid",
+        namespace="vision",
+        uid="1-2-3-4-5",
+        resource_version="7",
+        creation_timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    return GenericObject(metadata=metadata, spec=spec, status=status or {})
+
+
+def test_a_sweep_applied_by_hand_begins_its_life() -> None:
+    sweep = object_to_sweep(item(SPEC), Tenant("vision"))
+    assert (sweep.id, sweep.name, sweep.tenant, sweep.version) == ("1-2-3-4-5", "grid", "vision", 7)
+    assert (sweep.begun, sweep.finished_at, sweep.spec.template.queue) == (0, None, "red")
+
+
+def test_progress_is_kept_in_the_status() -> None:
+    status = sweep_to_status(make_sweep(sweep_id="s1", begun=2, stopped=True))
+    sweep = object_to_sweep(item(SPEC, status), Tenant("vision"))
+    assert (sweep.id, sweep.begun, sweep.stopped) == ("s1", 2, True)
+    assert (status["state"], status["begun"]) == ("stopping", 2)
+
+
+def test_what_is_no_sweep_is_named() -> None:
+    with pytest.raises(StorageError, match=r"vision/grid.*spec.parameters.rate"):
+        object_to_sweep(item({**SPEC, "parameters": {"rate": []}}), Tenant("vision"))
