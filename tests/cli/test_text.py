@@ -1,11 +1,15 @@
 """How numbers, times and tables are written."""
 
+from dataclasses import replace
+
 import click
 import pytest
 
 from gangline.cli import table, words
+from gangline.cli.commands.describe import _summary
 from gangline.errors import InvalidInputError
 from gangline.model import Resources, Timestamp
+from gangline.testing.builders import START, make_running_job
 
 
 @pytest.mark.parametrize(
@@ -80,3 +84,10 @@ def test_the_last_column_is_cut_to_the_width() -> None:
     assert max(len(line) for line in lines) == 40
     assert lines[1].endswith("…")
     assert "word " * 39 in table.lines(("NAME", "REASON"), [("a", "word " * 40)])[1]
+
+
+def test_a_description_says_when_the_work_was_last_saved() -> None:
+    job = make_running_job()
+    assert not any(line.startswith("Checkpoint:") for line in _summary(job, Timestamp(START)))
+    saved = replace(job, checkpoint_at=Timestamp(START))
+    assert "Checkpoint: 2h ago" in list(_summary(saved, Timestamp(START + 7300)))

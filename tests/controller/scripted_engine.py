@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, Usage
 from gangline.errors import EngineError
-from gangline.model import Gang, GangId, JobId, Node
+from gangline.model import Clean, Gang, GangId, JobId, Node
 from gangline.testing.builders import make_node
 
 
@@ -31,7 +31,7 @@ class ScriptedEngine:
     async def finish(self, gang: Gang) -> None:
         self._order("finish", gang.id)
 
-    async def stop(self, gang_id: GangId, grace_seconds: float) -> None:
+    async def stop(self, gang_id: GangId, grace_seconds: float, *, clean: Clean = Clean.ALL) -> None:
         self._order("stop", gang_id)
 
     async def events(self) -> AsyncIterator[EngineEvent]:

@@ -188,6 +188,21 @@ async def test_metrics_are_kept_and_watchers_hear_of_every_change() -> None:
     assert list(await world.store.metrics(JobId("job-1"))) == [metric]
 
 
+async def test_a_reported_checkpoint_is_noted_but_never_in_the_future() -> None:
+    world = World()
+    await world.submit(make_job())
+    await world.started()
+    for name, at in (("loss", START - 5), ("checkpoint", START + 3600)):
+        world.controller.hear(
+            Metric(job_id=JobId("job-1"), replica=WORKER, name=name, value=1, step=1, at=Timestamp(at))
+        )
+        await world.settle()
+    assert (await world.job()).checkpoint_at == world.clock.now()
+    stranger = Metric(job_id=JobId("gone"), replica=WORKER, name="checkpoint", value=1, step=1, at=Timestamp(START))
+    world.controller.hear(stranger)
+    await world.settle()
+
+
 async def test_the_last_numbers_are_there_before_the_end_is_seen() -> None:
     world = World()
     await world.submit(make_job())

@@ -7,7 +7,7 @@ from pathlib import Path
 from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, NodeUsage, ReplicaUsage, Stream, Usage
 from gangline.lifecycle import advance
 from gangline.lifecycle.events import Event
-from gangline.model import Gang, GangId, Job, JobId, Node, ReplicaId, Resources, RoleName, Tenant, Timestamp
+from gangline.model import Clean, Gang, GangId, Job, JobId, Node, ReplicaId, Resources, RoleName, Tenant, Timestamp
 from gangline.operations import Caller, ControllerLink, Desk, SweepLink
 from gangline.scheduling import Explanation
 from gangline.storage.memory import MemoryStore
@@ -32,7 +32,7 @@ class QuietEngine:
 
     async def finish(self, gang: Gang) -> None: ...
 
-    async def stop(self, gang_id: GangId, grace_seconds: float) -> None: ...
+    async def stop(self, gang_id: GangId, grace_seconds: float, *, clean: Clean = Clean.ALL) -> None: ...
 
     async def events(self) -> AsyncIterator[EngineEvent]:
         for event in ():

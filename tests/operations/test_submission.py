@@ -1,12 +1,13 @@
 """Taking in jobs."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from gangline import operations
-from gangline.errors import ConflictError, InvalidInputError, NotFoundError, PermissionDeniedError
-from gangline.model import DEFAULT_QUEUE, JobId, Phase, Queue, QueueName, Tenant
+from gangline.errors import ConflictError, EngineError, InvalidInputError, NotFoundError, PermissionDeniedError
+from gangline.model import DEFAULT_QUEUE, JobId, JobSpec, Phase, Queue, QueueName, Tenant
 from gangline.testing.builders import make_spec
 from tests.operations.fakes import Office
 
@@ -67,6 +68,13 @@ async def test_an_unknown_queue_is_refused_with_the_nearest(office: Office) -> N
     assert (refusal.value.field, refusal.value.suggestion) == ("metadata.queue", "default")
 
 
+async def test_a_queue_below_one_for_other_tenants_is_refused(office: Office) -> None:
+    await office.store.save_queue(Queue(name=QueueName("theirs"), tenants=(Tenant("somebody"),)))
+    await office.store.save_queue(Queue(name=QueueName("below"), parent=QueueName("theirs")))
+    with pytest.raises(PermissionDeniedError, match="'theirs' admits somebody"):
+        await operations.submit(office.desk(), JOB, make_spec(queue=QueueName("below")))
+
+
 async def test_a_queue_that_groups_others_takes_no_jobs(office: Office) -> None:
     await office.store.save_queue(Queue(name=QueueName("research"), parent=DEFAULT_QUEUE))
     with pytest.raises(InvalidInputError, match=r"only groups others.*research"):
@@ -90,3 +98,32 @@ async def test_code_must_have_been_sent_before(office: Office, code: str, want_e
 async def test_an_id_that_is_no_name_is_refused(office: Office, job_id: str) -> None:
     with pytest.raises(InvalidInputError):
         await operations.submit(office.desk(), JobId(job_id), make_spec())
+
+
+class Van:
+    """A courier that remembers, or that breaks down."""
+
+    def __init__(self, problem: str = "") -> None:
+        self.sent: list[tuple[JobId, str]] = []
+        self.problem = problem
+
+    async def send_code(self, job_id: JobId, spec: JobSpec) -> None:
+        if self.problem:
+            raise EngineError(self.problem)
+        self.sent.append((job_id, spec.name))
+
+
+async def test_what_a_job_needs_is_sent_once_it_is_on_record(office: Office) -> None:
+    van = Van()
+    desk = replace(office.desk(), courier=van)
+    await operations.submit(desk, JOB, make_spec())
+    await operations.submit(desk, JOB, make_spec())
+    assert van.sent == [(JOB, "mnist")]
+
+
+async def test_a_job_whose_things_cannot_be_sent_was_never_submitted(office: Office) -> None:
+    with pytest.raises(EngineError, match="too large"):
+        await operations.submit(replace(office.desk(), courier=Van("too large")), JOB, make_spec())
+    with pytest.raises(NotFoundError):
+        await office.store.get(JOB)
+    assert office.link.told == []

@@ -1,5 +1,7 @@
 """From the options of a command to a client."""
 
+from dataclasses import replace
+
 import click
 
 from gangline.cli.terminal import say
@@ -8,9 +10,55 @@ from gangline.sdk.background import ensure_service
 from gangline.settings import Settings
 
 
+def chosen_settings(ctx: click.Context) -> Settings:
+    """Return the settings as the options of the command overrule them.
+
+    ``context`` is empty unless the command uses a cluster; if it does, ``tenant`` is the context's namespace.
+    """
+    settings = Settings.load()
+    chosen = ctx.find_root().obj or {}
+    context = chosen.get("context")
+    if chosen.get("server"):
+        if context:
+            raise click.UsageError("--context and --server are two different services", ctx)
+        return replace(settings, context="")
+    context = settings.context if context is None else context
+    if not context:
+        return replace(settings, context="")
+    # Only a cluster needs what reads kubeconfigs.
+    from gangline.compose.contexts import namespace_of
+
+    return replace(settings, context=context, tenant=namespace_of(context))
+
+
 def connect(ctx: click.Context, *, tenant: str | None = None) -> Client:
     """Return a client for the service that the options name: the user's own, started when needed, by default."""
-    chosen = ctx.find_root().obj or {}
-    settings = Settings.load()
+    root = ctx.find_root()
+    chosen = root.obj or {}
+    settings = chosen_settings(ctx)
+    tenant = tenant or chosen.get("tenant")
+    if settings.context:
+        return _cluster_client(root, settings, tenant or settings.tenant)
     address = chosen.get("server") or ensure_service(settings, say=say)
-    return Client(address, tenant=tenant or chosen.get("tenant"), settings=settings)
+    return Client(address, tenant=tenant, settings=settings)
+
+
+def chosen_context(ctx: click.Context, given: str | None = None) -> str:
+    """Return the context that a command about a cluster means; empty for the kubeconfig's current one."""
+    return given or (ctx.find_root().obj or {}).get("context") or Settings.load().context
+
+
+def spoken(ctx: click.Context, *words: str) -> str:
+    """Write a command that the user may give next, for the same service."""
+    context = (ctx.find_root().obj or {}).get("context")
+    return " ".join(("gangline", *(("--context", context) if context else ()), *words))
+
+
+def _cluster_client(root: click.Context, settings: Settings, tenant: str) -> Client:
+    """Return the one client of this command for a tenant of a cluster; it ends with the command."""
+    clients: dict[str, Client] = root.meta.setdefault("gangline clients", {})
+    if tenant not in clients:
+        clients[tenant] = Client(context=settings.context, tenant=tenant, settings=settings)
+        root.call_on_close(clients[tenant].close)
+        root.meta["gangline context"] = settings.context
+    return clients[tenant]

@@ -35,8 +35,7 @@ def report(error: Exception) -> int:
         print("hint: this is a defect of Gangline; GANGLINE_DEBUG=1 shows where it happened", file=sys.stderr)
         return 1
     print(f"error: {error}", file=sys.stderr)
-    hint = HINTS.get(type(error))
-    if hint:
+    for hint in getattr(error, "__notes__", None) or filter(None, [HINTS.get(type(error))]):
         print(f"hint: {hint}", file=sys.stderr)
     return exit_code_of(error)
 

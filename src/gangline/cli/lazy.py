@@ -39,6 +39,9 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "Gangline itself": {
         "server": "Start, stop and look at the local service.",
+        "install": "Install Gangline into a Kubernetes cluster.",
+        "uninstall": "Remove Gangline from a Kubernetes cluster.",
+        "serve": "Run the controller of a Kubernetes cluster.",
         "config": "Show and change settings.",
         "doctor": "Check this machine and the service.",
         "completion": "Print the completion script of a shell.",
@@ -63,6 +66,10 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise ReaderLeftError from error
+        except Exception as error:
+            if type(error).__name__ == "UnreachableError" and "gangline context" in ctx.meta:
+                error.add_note(f"'kubectl --context {ctx.meta['gangline context']} version' shows whether it is there")
+            raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every command, in the order of the table."""

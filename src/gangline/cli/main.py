@@ -16,17 +16,20 @@ _INTERRUPTED = 130
 @click.option(
     "--server", metavar="ADDRESS", envvar="GANGLINE_SERVER", help="The service to use instead of the local one."
 )
-@click.option("--tenant", metavar="NAME", help="Act for this tenant.")
+@click.option(
+    "--context", metavar="NAME", help="Use the Kubernetes cluster of this kubeconfig context; '' means the local one."
+)
+@click.option("--tenant", metavar="NAME", help="Act for this tenant; on a cluster, a namespace.")
 @click.version_option(__version__, message="gangline %(version)s")
 @click.pass_context
-def cli(ctx: click.Context, server: str | None, tenant: str | None) -> None:
+def cli(ctx: click.Context, server: str | None, context: str | None, tenant: str | None) -> None:
     """Train deep-learning models on many machines.
 
     \b
     gangline submit --workers 4 -- python train.py
     gangline logs -f train-x7k2
     """
-    ctx.obj = {"server": server, "tenant": tenant}
+    ctx.obj = {"server": server, "context": context, "tenant": tenant}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

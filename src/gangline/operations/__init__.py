@@ -6,12 +6,13 @@ Operations never carry anything out themselves: they record what is wanted and t
 """
 
 from gangline.operations.amendment import amend
-from gangline.operations.cluster import Reason, explain, nodes, queues, usage
+from gangline.operations.cluster import explain, nodes, queues, usage
 from gangline.operations.code import has_code, put_code
-from gangline.operations.desk import Caller, ControllerLink, Desk, SweepLink
+from gangline.operations.desk import Caller, ControllerLink, Courier, Desk, SweepLink
 from gangline.operations.listing import Change, get_job, list_jobs, unfinished_jobs, watch_job, watch_jobs
 from gangline.operations.objects import ObjectKind, delete_object, get_object, list_objects, put_object
 from gangline.operations.observation import LogFilter, journal, latest_metrics, logs, metrics
+from gangline.operations.reasons import Reason, word_reason
 from gangline.operations.requests import cancel, delete, halt, prune, resume, scale
 from gangline.operations.sabotage import kill
 from gangline.operations.submission import submit
@@ -29,6 +30,7 @@ __all__ = [
     "Caller",
     "Change",
     "ControllerLink",
+    "Courier",
     "Desk",
     "LogFilter",
     "ObjectKind",
@@ -69,4 +71,5 @@ __all__ = [
     "watch_job",
     "watch_jobs",
     "watch_sweep",
+    "word_reason",
 ]

@@ -1,22 +1,15 @@
 """Looking at the machines, the queues and the scheduler's reasons."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gangline.engines.interface import Usage
-from gangline.errors import ConflictError, NotFoundError
-from gangline.model import JobId, Node, Queue, Tenant
+from gangline.errors import ConflictError
+from gangline.model import Node, Queue, Tenant
 from gangline.operations.desk import Desk
 from gangline.operations.listing import get_job
-from gangline.scheduling import Explanation
+from gangline.operations.reasons import Reason, word_reason
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """Why a job waits: the facts, and sentences that call jobs by the names their users gave them."""
-
-    explanation: Explanation | None
-    sentences: tuple[str, ...]
+_UNSEEN = Reason(explanation=None, sentences=("The scheduler has not looked at it yet.",))
 
 
 async def nodes(desk: Desk) -> Sequence[Node]:
@@ -39,20 +32,7 @@ async def explain(desk: Desk, tenant: Tenant, reference: str) -> Reason:
     job = await get_job(desk, tenant, reference)
     if not job.placeable:
         raise ConflictError(f"job '{job.name}' does not wait for machines: it is {job.phase} ({job.reason})")
+    if desk.told is not None:
+        return desk.told(job.id) or _UNSEEN
     why = desk.link.explanation(job.id)
-    if why is None:
-        return Reason(explanation=None, sentences=("The scheduler has not looked at it yet.",))
-    sentences = why.sentences()
-    for other in {*why.holders, *((why.behind,) if why.behind else ())}:
-        name = await _name(desk, tenant, other)
-        sentences = tuple(sentence.replace(other, name) for sentence in sentences)
-    return Reason(explanation=why, sentences=sentences)
-
-
-async def _name(desk: Desk, tenant: Tenant, job_id: JobId) -> str:
-    """What to call a job that stands in the way: its name, unless it is another tenant's business."""
-    try:
-        job = await desk.store.get(job_id)
-    except NotFoundError:
-        return job_id
-    return job.name if job.spec.tenant == tenant else f"a job of tenant {job.spec.tenant}"
+    return _UNSEEN if why is None else await word_reason(desk.store, tenant, why)

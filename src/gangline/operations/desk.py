@@ -1,15 +1,19 @@
 """What every operation is given: the parts of the service it works with, and who is asking."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gangline.engines.interface import Engine
 from gangline.errors import PermissionDeniedError
-from gangline.model import Clock, JobId, Tenant
-from gangline.scheduling import Explanation
+from gangline.model import Clock, JobId, JobSpec, Tenant
+from gangline.operations.reasons import Reason
 from gangline.storage.interface import Store
+
+if TYPE_CHECKING:
+    # The scheduler and its arrays are slow to import, and a command that lists jobs needs neither.
+    from gangline.scheduling import Explanation
 
 
 class ControllerLink(Protocol):
@@ -19,7 +23,7 @@ class ControllerLink(Protocol):
         """Say that the record of this job changed: the controller reads it and carries out what it calls for."""
         ...
 
-    def explanation(self, job_id: JobId) -> Explanation | None:
+    def explanation(self, job_id: JobId) -> "Explanation | None":
         """Return what the last scheduling cycle found out about a waiting job, if it looked at it."""
         ...
 
@@ -29,6 +33,14 @@ class ControllerLink(Protocol):
         Changes count from the call, not from the first step of the iterator: whoever reads a record after
         calling this misses nothing. One job may be named several times, or once for several changes.
         """
+        ...
+
+
+class Courier(Protocol):
+    """Brings what a job needs to an engine that does not share our disk."""
+
+    async def send_code(self, job_id: JobId, spec: JobSpec) -> None:
+        """Send the code archive, and whatever else of this machine the job names, to where the job will run."""
         ...
 
 
@@ -57,7 +69,9 @@ class Caller:
 class Desk:
     """Where a request is handled. ``code_directory`` keeps code archives by digest.
 
-    ``object_directory`` keeps ConfigMaps and Secrets by tenant; None where a cluster keeps its own.
+    ``object_directory`` keeps ConfigMaps and Secrets by tenant; None where a cluster keeps its own. Where the
+    controller is another machine's, ``courier`` brings it what a new job needs and ``told`` is what it wrote down
+    about why jobs wait.
     """
 
     store: Store
@@ -68,3 +82,5 @@ class Desk:
     code_directory: Path
     caller: Caller
     object_directory: Path | None = None
+    courier: Courier | None = None
+    told: Callable[[JobId], Reason | None] | None = None

@@ -1,11 +1,11 @@
 """Taking in a new job."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from gangline.errors import ConflictError, InvalidInputError, NotFoundError
+from gangline.errors import ConflictError, GanglineError, InvalidInputError, NotFoundError, PermissionDeniedError
 from gangline.lifecycle import new_job
-from gangline.model import Job, JobId, JobSpec, Queue, QueueName
+from gangline.model import Job, JobId, JobSpec, Queue, QueueName, Tenant
 from gangline.model.identity import check_name
 from gangline.operations.code import CODE_PREFIX, has_code
 from gangline.operations.desk import Desk
@@ -35,13 +35,25 @@ async def submit(desk: Desk, job_id: JobId, spec: JobSpec, *, halted: bool = Fal
         job = await desk.store.create(job, records)
     except ConflictError as error:
         return await _conflict(desk, job_id, spec, error)
+    await _send(desk, job)
     desk.link.changed(job_id)
     return job
 
 
+async def _send(desk: Desk, job: Job) -> None:
+    """Send what the job needs to where it will run; a job whose things cannot be sent was never submitted."""
+    if desk.courier is None:
+        return
+    try:
+        await desk.courier.send_code(job.id, job.spec)
+    except GanglineError:
+        await desk.store.remove(job.id)
+        raise
+
+
 async def check_spec(desk: Desk, spec: JobSpec) -> None:
     """Refuse a job whose queue or code is not there."""
-    _check_queue(spec.queue, tuple(await desk.store.queues()))
+    _check_queue(spec.queue, spec.tenant, tuple(await desk.store.queues()))
     _check_code(desk, spec)
 
 
@@ -69,8 +81,8 @@ async def _conflict(desk: Desk, job_id: JobId, spec: JobSpec, error: ConflictErr
     ) from error
 
 
-def _check_queue(name: QueueName, queues: tuple[Queue, ...]) -> None:
-    names = [queue.name for queue in queues]
+def _check_queue(name: QueueName, tenant: Tenant, queues: tuple[Queue, ...]) -> None:
+    names = {queue.name: queue for queue in queues}
     if name not in names:
         nearest = difflib.get_close_matches(name, names, n=1)
         raise InvalidInputError(
@@ -84,6 +96,20 @@ def _check_queue(name: QueueName, queues: tuple[Queue, ...]) -> None:
         raise InvalidInputError(
             f"queue '{name}' only groups others", field="metadata.queue", expected=f"one of {', '.join(children)}"
         )
+    for queue in _path(name, names):
+        if not queue.admits(tenant):
+            admitted = f"'{queue.name}' admits {', '.join(queue.tenants)}"
+            raise PermissionDeniedError(f"queue '{name}' is not for tenant '{tenant}': {admitted}")
+
+
+def _path(name: QueueName, queues: Mapping[QueueName, Queue]) -> tuple[Queue, ...]:
+    """A queue and everything above it; parents in a circle end where they began."""
+    path: dict[QueueName, Queue] = {}
+    above: QueueName | None = name
+    while above is not None and above in queues and above not in path:
+        path[above] = queues[above]
+        above = queues[above].parent
+    return tuple(path.values())
 
 
 def _check_code(desk: Desk, spec: JobSpec) -> None:

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gangline.errors import ConflictError, NotFoundError, StaleVersionError
-from gangline.model import Tenant
+from gangline.errors import ConflictError, GanglineError, NotFoundError, StaleVersionError
+from gangline.model import JobId, Tenant
 from gangline.model.identity import check_name
 from gangline.model.sweep import Sweep, SweepId, SweepSpec
 from gangline.operations.desk import Desk
@@ -38,7 +38,7 @@ async def submit_sweep(desk: Desk, sweep_id: SweepId, spec: SweepSpec) -> SweepR
         await check_spec(desk, spec.template)
         sweep = Sweep(id=sweep_id, spec=spec, created_at=desk.clock.now())
         with suppress(ConflictError):  # lost a race: whoever won it is found below
-            await desk.store.create_sweep(sweep)
+            await _send(desk, await desk.store.create_sweep(sweep))
         known = await _known(desk, spec.tenant, spec.name)
     if known is None or known.id != sweep_id or known.spec != spec:
         raise ConflictError(
@@ -47,6 +47,17 @@ async def submit_sweep(desk: Desk, sweep_id: SweepId, spec: SweepSpec) -> SweepR
         )
     desk.sweep_link.changed()
     return await _report(desk, known)
+
+
+async def _send(desk: Desk, sweep: Sweep) -> None:
+    """Send once what all trials need to where they will run; a sweep that cannot be sent was never submitted."""
+    if desk.courier is None:
+        return
+    try:
+        await desk.courier.send_code(JobId(sweep.id), sweep.spec.template)
+    except GanglineError:
+        await desk.store.remove_sweep(sweep.tenant, sweep.name)
+        raise
 
 
 async def list_sweeps(desk: Desk, tenant: Tenant) -> tuple[SweepReport, ...]:

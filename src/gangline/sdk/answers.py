@@ -24,6 +24,7 @@ class ReplicaAnswer(msgspec.Struct, kw_only=True):
     exit_code: int | None = None
     message: str = ""
     retry_at: datetime | None = None
+    gpu_slot: int | None = None
 
 
 class PhaseAnswer(msgspec.Struct, kw_only=True):
@@ -51,6 +52,7 @@ class StatusAnswer(msgspec.Struct, kw_only=True):
     finished_at: datetime | None = None
     deadline_at: datetime | None = None
     retry_at: datetime | None = None
+    checkpoint_at: datetime | None = None
     exit_code: int | None = None
     requeue: bool = False
     deleting: bool = False

@@ -46,20 +46,29 @@ _read_names = wire.reader(dict[str, tuple[str, ...]])
 class Client:
     """Speaks to one service for one tenant.
 
-    ``Client()`` uses the user's own background service and starts it when it does not run;
-    ``Client("https://...")`` or ``Client("unix:/path")`` uses the one at that address;
-    ``Client.embedded()`` runs a whole service inside this process until ``close``.
+    ``Client()`` uses the user's own background service and starts it when it does not run, or the cluster that the
+    setting ``context`` names; ``Client("https://...")`` or ``Client("unix:/path")`` uses the one at that address;
+    ``Client(context="NAME")`` uses the Kubernetes cluster of that kubeconfig context with the user's own credentials,
+    and its namespace is the tenant; ``Client.embedded()`` runs a whole service inside this process until ``close``.
     """
 
     def __init__(
         self,
         address: str | None = None,
         *,
+        context: str | None = None,
         tenant: str | None = None,
         settings: Settings | None = None,
         transport: Transport | None = None,
     ) -> None:
         settings = settings or Settings.load()
+        context = settings.context if context is None and address is None else context
+        if context and transport is None:
+            # A cluster is spoken to by this process itself, which costs imports that no other client needs.
+            from gangline.sdk.context import ContextTransport
+
+            transport = cluster = ContextTransport(context, tenant=tenant, settings=settings)
+            tenant = cluster.tenant
         self.tenant = Tenant(tenant or settings.tenant)
         self._code_limit_bytes = settings.code_limit_mib * 2**20
         self._transport = transport or _transport(address, settings)
@@ -74,7 +83,7 @@ class Client:
         from gangline.sdk.embedded import EmbeddedTransport
 
         transport = EmbeddedTransport(home=home, nodes=nodes)
-        client = cls(tenant=tenant, settings=transport.settings, transport=transport)
+        client = cls(context="", tenant=tenant, settings=transport.settings, transport=transport)
         client._ephemeral = transport.temporary
         return client
 

@@ -183,6 +183,7 @@ def _job(document: JobAnswer) -> Job:
         finished_at=_at_or_none(status.finished_at),
         deadline_at=_at_or_none(status.deadline_at),
         retry_at=_at_or_none(status.retry_at),
+        checkpoint_at=_at_or_none(status.checkpoint_at),
         exit_code=status.exit_code,
         requeue=status.requeue,
         deleting=status.deleting,
@@ -201,6 +202,7 @@ def _replica(replica: ReplicaAnswer) -> ReplicaStatus:
         exit_code=replica.exit_code,
         message=replica.message,
         retry_at=_at_or_none(replica.retry_at),
+        gpu_slot=replica.gpu_slot,
     )
 
 

@@ -9,11 +9,11 @@ import click
 
 from gangline.cli import terminal
 from gangline.cli.commands.submit import Sending, send, sending_options
+from gangline.cli.connection import chosen_settings
 from gangline.cli.job_sources import file_in
 from gangline.dialects import Translation
 from gangline.dialects.arena import Option, Takes, Verb, job_from_options, options_of
 from gangline.model import Tenant
-from gangline.settings import Settings
 
 _OWN_CODE = ("sync-mode", "working-dir")
 """Options that say where the code is; without them a file in the present directory is shipped, as for any job."""
@@ -67,5 +67,5 @@ def _job(verb: Verb, given: dict[str, object], words: Sequence[str]) -> Translat
 
 
 def _for_tenant(ctx: click.Context, job: Translation, tenant: object) -> Translation:
-    chosen = tenant or (ctx.find_root().obj or {}).get("tenant") or Settings.load().tenant
+    chosen = tenant or (ctx.find_root().obj or {}).get("tenant") or chosen_settings(ctx).tenant
     return replace(job, spec=replace(job.spec, tenant=Tenant(str(chosen))))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from gangline.cli.connection import connect
+from gangline.cli.connection import chosen_settings, connect
 from gangline.cli.instances import replica_named
 from gangline.cli.options import job_argument, tenant_option
-from gangline.errors import NotFoundError
+from gangline.errors import ConflictError, NotFoundError
 from gangline.model import Job, ReplicaId
 
 _PROCESSES = Path("/proc")
@@ -25,6 +25,11 @@ _PROCESSES = Path("/proc")
 @click.pass_context
 def command(ctx: click.Context, job: str, words: tuple[str, ...], instance: str | None, tenant: str | None) -> None:
     """Run a command, or a shell, where a replica runs: with its environment and in its directory."""
+    if context := chosen_settings(ctx).context:
+        raise ConflictError(
+            f"the replicas of context '{context}' run elsewhere; "
+            f"use: kubectl --context {context} exec -it POD -- sh (kubectl get pods -l gangline.dev/job={job})"
+        )
     found = connect(ctx, tenant=tenant).get(job)
     replica = replica_named(found, instance) if instance else ReplicaId(found.spec.lead_role, 0)
     process = _process_of(found, replica)

@@ -48,7 +48,7 @@ def set_(name: str, value: str) -> None:
     """Write a setting to the configuration file. A running service reads it at its next start."""
     import yaml
 
-    raw = yaml.safe_load(value) if name == "sizes" else value
+    raw = yaml.safe_load(value) if name in ("sizes", "scheduling") else value
     parse_setting(name, raw)
     _write(Settings.load().config_file, name, int(value) if value.isdigit() else raw)
 

@@ -60,6 +60,7 @@ def _summary(job: Job, now: Timestamp) -> Iterator[str]:
         "Phase": f"{terminal.phase_text(job.phase)} ({reason_text(job)})",
         "Submitted": words.ago(job.created_at, now),
         "Ran": ran_text(job, now),
+        "Checkpoint": "" if job.checkpoint_at is None else words.ago(job.checkpoint_at, now),
         "Attempt": f"{job.attempt} ({job.failures} of at most {spec.policy.max_attempts} failed)",
         "Exit code": "" if job.exit_code is None else str(job.exit_code),
     }

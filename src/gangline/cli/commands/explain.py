@@ -10,8 +10,10 @@ from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.jobs import reason_text
 from gangline.cli.options import Output, job_argument, output_option, tenant_option
 from gangline.cli.outlook import moment_text, state_of
+from gangline.errors import PermissionDeniedError
 from gangline.model import Job
 from gangline.sdk import Client, Explanation
+from gangline.settings import Settings
 
 
 @click.command("explain")
@@ -45,7 +47,13 @@ def command(ctx: click.Context, /, *, job: str, no_forecast: bool, output: str, 
 def _with_forecast(client: Client, job: Job, why: Explanation) -> Explanation:
     """Work out when the job should start; what the scheduler said itself stands where that is beyond sight."""
     # The simulator brings the whole service with it, which most commands do not need.
+    from gangline.scheduling import policies_from
     from gangline.simulator import forecast
 
-    launch = forecast(state_of(client), wanted=(job.id,)).launches.get(job.id)
+    try:
+        state = state_of(client)
+    except PermissionDeniedError:
+        return why  # whoever may not see the nodes of a cluster cannot look ahead, but may know why the job waits
+    policies = policies_from(Settings.load().scheduling)
+    launch = forecast(state, wanted=(job.id,), policies=policies).launches.get(job.id)
     return why if launch is None else replace(why, predicted_start_at=launch.at)

@@ -3,7 +3,7 @@
 import click
 
 from gangline.cli.arena_tables import print_table
-from gangline.cli.connection import connect
+from gangline.cli.connection import connect, spoken
 from gangline.cli.options import job_argument, tenant_option
 
 
@@ -18,8 +18,8 @@ def command(ctx: click.Context, job: str, tenant: str | None) -> None:
         (
             str(status.id),
             status.state.value,
-            f"gangline logs -f {found.name} --role {status.id.role} --index {status.id.index}",
+            spoken(ctx, "logs -f", found.name, f"--role {status.id.role} --index {status.id.index}"),
         )
         for status in found.replicas
     ]
-    print_table(("REPLICA", "STATE", "SEE IT WITH"), rows or [("all", "waiting", f"gangline logs -f {found.name}")])
+    print_table(("REPLICA", "STATE", "SEE IT WITH"), rows or [("all", "waiting", spoken(ctx, "logs -f", found.name))])

@@ -29,8 +29,11 @@ def command(ctx: click.Context, output: str) -> None:
                 str(queue.weight),
                 words.amount(queue.guarantee),
                 "none" if queue.limit is None else words.amount(queue.limit),
+                ", ".join(queue.tenants) or "all",
             )
             for queue in queues
         ]
-        for line in table.lines(("NAME", "PARENT", "WEIGHT", "GUARANTEE", "LIMIT"), rows, width=terminal.width()):
+        for line in table.lines(
+            ("NAME", "PARENT", "WEIGHT", "GUARANTEE", "LIMIT", "TENANTS"), rows, width=terminal.width()
+        ):
             click.echo(line)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import click
 
 from gangline.cli import terminal
-from gangline.cli.connection import connect
+from gangline.cli.connection import chosen_settings, connect, spoken
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.following import finish, follow
 from gangline.cli.job_sources import in_active_environment, jobs_from_file, jobs_from_options
@@ -18,6 +18,7 @@ from gangline.cli.options import Output, output_option
 from gangline.dialects import Translation
 from gangline.dialects.native import job_to_plain
 from gangline.model import JobSpec
+from gangline.sdk import Client
 from gangline.sdk.values import CODE_PREFIX
 from gangline.settings import Settings
 
@@ -135,7 +136,7 @@ def command(
     given = {name: value for name, value in options.items() if value not in (None, ())}
     if tenant := given.get("tenant") or (ctx.find_root().obj or {}).get("tenant"):
         given["tenant"] = tenant
-    settings = Settings.load()
+    settings = chosen_settings(ctx)
     jobs = jobs_from_file(file, words, given, settings) if file else jobs_from_options(words, given, settings)
     how = Sending(following=following, waiting=waiting, halted=halted, dry_run=dry_run, output=output)
     return send(ctx, jobs, how)
@@ -143,19 +144,19 @@ def command(
 
 def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
     """Submit jobs, and stay with them as long as is wanted; returns the exit code."""
-    if not (ctx.find_root().obj or {}).get("server"):
+    settings = chosen_settings(ctx)
+    if not (settings.context or (ctx.find_root().obj or {}).get("server")):
         jobs = tuple(replace(job, spec=in_active_environment(job.spec, os.environ)) for job in jobs)
-    for note in (note for job in jobs for note in (*job.notes, *job.local_notes)):
+    for note in (note for job in jobs for note in (*job.notes, *(() if settings.context else job.local_notes))):
         terminal.say(f"note: {note}")
     if how.dry_run:
-        _print_requests([job.spec for job in jobs], Settings.load(), how.output)
+        _print_requests([job.spec for job in jobs], settings, how.output)
         return 0
     if how.following and len(jobs) > 1:
         raise click.UsageError(f"--follow takes one job, and the file holds {len(jobs)}", ctx)
     clients = [connect(ctx, tenant=job.spec.tenant) for job in jobs]
     for client, job in zip(clients, jobs, strict=True):
-        for document in job.objects_json:
-            client.put_object(document)
+        _send_objects(client, job, settings)
     submitted = [
         client.submit(job.spec, halted=how.halted or job.suspended) for client, job in zip(clients, jobs, strict=True)
     ]
@@ -166,8 +167,20 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
     if how.waiting:
         codes = [finish(client, job) for client, job in zip(clients, submitted, strict=True)]
         return next((code for code in codes if code), 0)
-    terminal.say(f"follow it with: gangline logs -f {submitted[0].name}")
+    terminal.say(f"follow it with: {spoken(ctx, 'logs -f', submitted[0].name)}")
     return 0
+
+
+def _send_objects(client: Client, job: Translation, settings: Settings) -> None:
+    """Send the ConfigMaps and Secrets of the job's file, except to a cluster, which keeps its own."""
+    if job.objects_json and settings.context:
+        terminal.say(
+            f"note: job '{job.spec.name}' came with ConfigMaps or Secrets; they are yours to apply: "
+            f"kubectl --context {settings.context} --namespace {job.spec.tenant} apply -f FILE"
+        )
+        return
+    for document in job.objects_json:
+        client.put_object(document)
 
 
 def _print_requests(jobs: Sequence[JobSpec], settings: Settings, output: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gangline.cli import table, terminal, words
-from gangline.cli.connection import connect
+from gangline.cli.connection import chosen_settings, connect, spoken
 from gangline.cli.curves import Against, Curve, curve_of
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.job_sources import in_active_environment
@@ -28,7 +28,6 @@ from gangline.model import DEFAULT_TENANT, Tenant
 from gangline.model.sweep import SweepSpec
 from gangline.sdk import Client, SweepStatus
 from gangline.sdk.loading import load_sweep, parse_sweep
-from gangline.settings import Settings
 
 _documents = output_option(Output.TABLE, Output.JSON, Output.YAML)
 _sweep = click.argument("sweep", metavar="NAME")
@@ -78,7 +77,7 @@ def command(
         return follow_sweep(client, submitted.name)
     if waiting:
         return finish_sweep(client.sweeps.wait(submitted.name))
-    terminal.say(f"follow it with: gangline sweep get -w {submitted.name}")
+    terminal.say(f"follow it with: {spoken(ctx, 'sweep get -w', submitted.name)}")
     return 0
 
 
@@ -184,7 +183,7 @@ def plot(
 
 def _read(ctx: click.Context, file: str, name: str | None, tenant: str | None) -> SweepSpec:
     """Read the file and let options overrule what they may."""
-    settings, chosen = Settings.load(), ctx.find_root().obj or {}
+    settings, chosen = chosen_settings(ctx), ctx.find_root().obj or {}
     if file == "-":
         spec = parse_sweep(sys.stdin.read(), file="standard input", directory=Path.cwd(), sizes=settings.sizes)
     else:
@@ -193,7 +192,7 @@ def _read(ctx: click.Context, file: str, name: str | None, tenant: str | None) -
     tenant = tenant or chosen.get("tenant")
     if tenant or template.tenant == DEFAULT_TENANT:
         template = replace(template, tenant=Tenant(tenant or settings.tenant))
-    if not chosen.get("server"):
+    if not (settings.context or chosen.get("server")):
         template = in_active_environment(template, os.environ)
     return replace(spec, name=name or spec.name, template=replace(template, name=name or spec.name))
 

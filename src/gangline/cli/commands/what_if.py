@@ -39,11 +39,18 @@ def command(ctx: click.Context, file: str | None, described: tuple[str, ...], ou
     if file is None and not described:
         raise click.UsageError("give a job with --file, or nodes with --add-nodes", ctx)
     # The simulator brings the whole service with it, which most commands do not need.
+    from gangline.scheduling import policies_from
     from gangline.simulator import parse_nodes, what_if
 
-    jobs = () if file is None else jobs_from_file(file, (), {}, Settings.load())
+    settings = Settings.load()
+    jobs = () if file is None else jobs_from_file(file, (), {}, settings)
     state = state_of(connect(ctx))
-    answer = what_if(state, specs=[job.spec for job in jobs], more_nodes=parse_nodes(*described))
+    answer = what_if(
+        state,
+        specs=[job.spec for job in jobs],
+        more_nodes=parse_nodes(*described),
+        policies=policies_from(settings.scheduling),
+    )
     if output == Output.JSON:
         click.echo(json_text(_document(answer, state)))
     else:

@@ -1,7 +1,4 @@
-"""The composition root: chooses engine, store and clock, and wires the rest.
-
-Nothing below this module knows which engine or store it works with; nothing above it needs to.
-"""
+"""A whole Gangline on one machine: the local engine, the SQL store, the controller and both interfaces."""
 
 import asyncio
 import contextlib
@@ -9,7 +6,6 @@ import fcntl
 import logging
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,25 +15,19 @@ from gangline.api.auth import local_caller, user_name
 from gangline.api.kubernetes import make_kubernetes_app
 from gangline.api.kubernetes.door import Door, open_door
 from gangline.api.rest import make_app
+from gangline.compose.clock import SystemClock
+from gangline.compose.sockets import listen, private_directory, remove
 from gangline.controller import Controller, SweepDriver
 from gangline.engines.interface import Engine
 from gangline.engines.local.engine import LocalEngine
 from gangline.engines.local.ordering import LogLimits
-from gangline.errors import ConflictError, GanglineError, PermissionDeniedError
-from gangline.model import Timestamp
+from gangline.errors import ConflictError
 from gangline.operations import Caller, Desk
+from gangline.scheduling import policies_from
 from gangline.settings import Settings
 from gangline.storage.interface import Store
 
 _log = logging.getLogger(__name__)
-
-
-class SystemClock:
-    """The machine's own clock."""
-
-    def now(self) -> Timestamp:
-        """Return the present time."""
-        return Timestamp(time.time())
 
 
 class Service:
@@ -54,8 +44,8 @@ class Service:
         """Serve until cancelled or until ``stop`` is set; ``ready`` is called once requests are answered."""
         settings = self.settings
         stop = stop or asyncio.Event()
-        _private_directory(settings.home)
-        _private_directory(settings.runtime_directory)
+        private_directory(settings.home)
+        private_directory(settings.runtime_directory)
         with _only_one(settings.home / "service.lock"):
             store = await open_store(settings)
             try:
@@ -64,7 +54,8 @@ class Service:
                 await store.close()
 
     async def _serve(self, store: Store, engine: Engine, ready: Callable[[], None] | None, stop: asyncio.Event) -> None:
-        controller = Controller(store=store, engine=engine, clock=SystemClock())
+        policies = policies_from(self.settings.scheduling)
+        controller = Controller(store=store, engine=engine, clock=SystemClock(), policies=policies)
         sweeps = SweepDriver(store=store, link=controller, clock=SystemClock())
         door = Door.read(self.settings.kubernetes_file)
         runners = [
@@ -81,14 +72,14 @@ class Service:
         try:
             port = self.settings.kubernetes_port
             door = await open_door(runners[1], door, self.settings.kubernetes_file, wanted_port=port)
-            await _listen(runners[0], self.settings.socket)
+            await listen(runners[0], self.settings.socket)
             _log.info("serving on %s and port %d", self.settings.socket, door.port)
             if ready is not None:
                 ready()
             done, _ = await asyncio.wait({*driving, stopping}, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.gather(*done)
         finally:
-            _remove(self.settings.socket)
+            remove(self.settings.socket)
             for task in (*driving, stopping):
                 task.cancel()
             await asyncio.gather(*driving, stopping, return_exceptions=True)
@@ -159,16 +150,6 @@ def serve_forever(settings: Settings, *, ready: Callable[[], None] | None = None
     asyncio.run(main())
 
 
-def _private_directory(path: Path) -> None:
-    """Make a directory only its owner may enter; one that somebody else made in its place is refused."""
-    for directory in (path.parent, path):
-        if directory == path or str(directory).startswith("/tmp/gangline-"):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if directory.stat().st_uid != os.getuid():
-                raise PermissionDeniedError(f"{directory} belongs to somebody else; set GANGLINE_RUNTIME_DIRECTORY")
-    path.chmod(0o700)
-
-
 @contextlib.contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
     with lock.open("a") as held:
@@ -177,17 +158,3 @@ def _only_one(lock: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise ConflictError(f"another service already runs on {lock.parent}") from error
         yield
-
-
-async def _listen(runner: web.AppRunner, path: Path) -> None:
-    """Listen on the socket; one that a killed service left behind is replaced, which is safe under the lock."""
-    _remove(path)
-    try:
-        await web.UnixSite(runner, str(path)).start()
-    except OSError as error:
-        hint = "set GANGLINE_RUNTIME_DIRECTORY to a shorter path"
-        raise GanglineError(f"cannot listen on {path}: {error}; {hint}") from error
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)

@@ -1,0 +1,68 @@
+"""``gangline install``."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from gangline.cli import terminal
+from gangline.cli.connection import chosen_context
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def place_options(function: F) -> F:
+    """Add the options that say where an installation is."""
+    for option in (
+        click.option(
+            "--namespace", metavar="NAME", default="gangline-system", show_default=True, help="Its namespace."
+        ),
+        click.option("--context", metavar="NAME", help="The kubeconfig context; the current one if not given."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command("install")
+@place_options
+@click.option("--image", metavar="IMAGE", help="The controller's image, as deploy/Dockerfile builds it.")
+@click.option("--replicas", type=click.IntRange(0), default=2, show_default=True, help="How many controllers.")
+@click.option(
+    "--kubeflow",
+    type=click.Choice(["leave", "run", "strict"]),
+    default="leave",
+    show_default=True,
+    help="Leave TFJob, PyTorchJob and their kin alone, or run them in place of Kubeflow's operator.",
+)
+@click.option("--no-wait", is_flag=True, help="Do not wait until the controller runs.")
+@click.option("--dry-run", is_flag=True, help="Print exactly what would be applied, and apply nothing.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    context: str | None,
+    namespace: str,
+    image: str | None,
+    replicas: int,
+    kubeflow: str,
+    no_wait: bool,
+    dry_run: bool,
+) -> None:
+    """Install Gangline into a Kubernetes cluster, or upgrade what is there."""
+    from gangline.compose.installing import DEFAULT_IMAGE, ClusterInstallation, Kubeflow
+
+    wanted = ClusterInstallation(
+        context=chosen_context(ctx, context),
+        image=image or DEFAULT_IMAGE,
+        namespace=namespace,
+        replicas=replicas,
+        kubeflow=Kubeflow(kubeflow),
+    )
+    if dry_run:
+        click.echo(wanted.text(), nl=False)
+        return
+    asyncio.run(wanted.install(terminal.say, wait=not no_wait))
+    name = f"--context {wanted.context} " if wanted.context else ""
+    terminal.say(f"Gangline is installed; try: gangline {name}submit --image IMAGE -- COMMAND")

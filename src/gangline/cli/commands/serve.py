@@ -1,0 +1,50 @@
+"""``gangline serve``."""
+
+import os
+import socket
+
+import click
+
+from gangline.cli import terminal
+from gangline.cli.connection import chosen_context
+from gangline.errors import InvalidInputError
+from gangline.settings import Settings
+
+
+@click.command("serve")
+@click.option("--in-cluster", is_flag=True, help="Use the service account of this pod.")
+@click.option("--context", metavar="NAME", help="The kubeconfig context; the current one if not given.")
+@click.option("--listen", metavar="[HOST]:PORT", default="127.0.0.1:0", help="Where health and metrics are shown.")
+@click.option(
+    "--namespace", metavar="NAME", envvar="POD_NAMESPACE", default="gangline-system", show_default=True,
+    help="Where the controllers choose their leader.",
+)  # fmt: skip
+@click.pass_context
+def command(ctx: click.Context, /, *, in_cluster: bool, context: str | None, listen: str, namespace: str) -> None:
+    """Run the controller of a Kubernetes cluster in this process; of several, one leads."""
+    import logging
+
+    # The controller itself: heavy, and needed by no other command.
+    from gangline.compose.cluster import ClusterService, serve_cluster
+    from gangline.compose.contexts import access_of, access_of_this_pod
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    host, port = _address(listen)
+    name = "" if in_cluster else chosen_context(ctx, context)
+    service = ClusterService(
+        access=access_of_this_pod() if in_cluster else access_of(name),
+        context=name,
+        identity=os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
+        namespace=namespace,
+        host=host,
+        port=port,
+        scheduling=Settings.load().scheduling,
+    )
+    serve_cluster(service, ready=lambda port: terminal.say(f"health and metrics on port {port}"))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit():
+        raise InvalidInputError(f"'{text}' is no address", field="--listen", expected="HOST:PORT or :PORT")
+    return host.strip("[]"), int(port)

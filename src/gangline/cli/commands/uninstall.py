@@ -1,0 +1,29 @@
+"""``gangline uninstall``."""
+
+import asyncio
+import sys
+
+import click
+
+from gangline.cli import terminal
+from gangline.cli.commands.install import place_options
+from gangline.cli.connection import chosen_context
+
+
+@click.command("uninstall")
+@place_options
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def command(ctx: click.Context, context: str | None, namespace: str, yes: bool) -> None:  # noqa: FBT001  # click's call
+    """Remove Gangline from a Kubernetes cluster, with every job and all it left."""
+    from gangline.compose.installing import ClusterInstallation
+
+    installed = ClusterInstallation(context=chosen_context(ctx, context), namespace=namespace)
+    jobs = asyncio.run(installed.jobs())
+    if not yes:
+        question = f"This deletes {jobs} {'job' if jobs == 1 else 'jobs'} and stops what runs. Go on?"
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"{question} Nobody is here to answer; say --yes.", ctx)
+        click.confirm(question, abort=True, err=True)
+    asyncio.run(installed.uninstall(terminal.say))
+    terminal.say("Gangline is gone from the cluster")
