@@ -1,6 +1,5 @@
 """Real frameworks find their peers by themselves: JAX with two processes, Open MPI with mpirun."""
 
-import socket
 import sys
 import textwrap
 from pathlib import Path
@@ -39,13 +38,6 @@ def finished(client: Client, spec: JobSpec) -> str:
     return output
 
 
-def free_port() -> int:
-    """JAX's coordinator listens on every address of the machine, so its port must be nobody else's."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     return tmp_path / "program.py"
@@ -55,7 +47,7 @@ def test_two_jax_processes_add_up_what_each_has(program: Path) -> None:
     program.write_text(textwrap.dedent(JAX_PROGRAM))
     role = RoleSpec(
         name=RoleName("worker"), replicas=2, command=(sys.executable, str(program)), resources=SMALL,
-        env={"JAX_PLATFORMS": "cpu"}, port=free_port(),
+        env={"JAX_PLATFORMS": "cpu"},
     )  # fmt: skip
     with Client.embedded() as client:
         output = finished(client, JobSpec(name="jax", roles=(role,), framework=Framework.JAX))

@@ -89,6 +89,8 @@ class EngineSubject(ABC):
 
     engine: Engine
     news: NewsReader
+    speaks: bool = True
+    """Whether replicas write output that can be read; simulated ones write nothing."""
 
     @abstractmethod
     async def restart(self) -> None:
@@ -174,7 +176,8 @@ class EngineSuite:
         await subject.engine.run(with_replicas(gang, started))
         await self._stop(subject, gang)
         assert len(subject.news.of(ReplicaStarted)) == 2
-        assert [line.text for line in await subject.lines()] == ["serving 0", "serving 0"]
+        if subject.speaks:
+            assert [line.text for line in await subject.lines()] == ["serving 0", "serving 0"]
 
     async def test_a_finished_replica_is_not_run_again(self, subject: EngineSubject) -> None:
         gang = await subject.gang(subject.role("worker", Program.SPEAK))
@@ -182,7 +185,9 @@ class EngineSuite:
         await subject.news.wait_for(ReplicaExited)
         await subject.engine.run(gang)
         await self._stop(subject, gang)
-        assert len(await subject.lines()) == 3
+        assert len(subject.news.of(ReplicaStarted)) == 1
+        if subject.speaks:
+            assert len(await subject.lines()) == 3
 
     async def test_a_started_replica_without_a_trace_is_lost(self, subject: EngineSubject) -> None:
         gang = await subject.gang(subject.role("worker", Program.SPEAK))
@@ -372,6 +377,9 @@ class EngineSuite:
 
     async def _first_line(self, subject: EngineSubject) -> None:
         """Wait until the program itself has spoken: before that it cannot have decided to ignore anything."""
+        if not subject.speaks:
+            await subject.news.wait_for(ReplicaStarted)
+            return
 
         async def has_spoken() -> bool:
             return bool(await subject.lines())

@@ -380,6 +380,7 @@ class StoreSuite:
             guarantee=Resources(gpu_millis=4000),
             limit=Resources(cpu_millis=1000, extended={"example.com/fpga": 2}),
             may_borrow=False,
+            tenants=(Tenant("alpha"), Tenant("beta")),
         )
         await store.save_queue(Queue(name=queue.name))
         await store.save_queue(queue)
@@ -406,7 +407,14 @@ def make_rich_job() -> Job:
         placement=PlacementRule(prefer=Prefer.SPREAD, gpu_types=("h200",), tolerations=(Toleration(key="gpu"),)),
     )
     running = make_running_job(spec, at=START + 0.1)
-    return replace(running, scale=((RoleName("worker"), 3),), exit_code=143, retry_at=Timestamp(START + 1 / 3))
+    return replace(
+        running,
+        scale=((RoleName("worker"), 3),),
+        exit_code=143,
+        retry_at=Timestamp(START + 1 / 3),
+        checkpoint_at=Timestamp(START + 1 / 7),
+        replicas=tuple(replace(status, gpu_slot=1) for status in running.replicas),
+    )
 
 
 def make_record(message: str = "it began", replica: ReplicaId | None = None) -> Record:

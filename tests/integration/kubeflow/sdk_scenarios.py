@@ -1,7 +1,8 @@
 """What users of the Kubeflow Training SDK do. Runs in the SDK's own environment, and knows nothing of Gangline.
 
-Usage: sdk_scenarios.py KUBECONFIG WHEEL DIRECTORY. Every scenario runs in a thread of its own; what each saw, or why it
-failed, is printed as one JSON document.
+Usage: sdk_scenarios.py KUBECONFIG WHEEL DIRECTORY [IMAGE NAMESPACE]. Every scenario runs in a thread of its own; what
+each saw, or why it failed, is printed as one JSON document. With an image it is a cluster that is spoken to: replicas
+share no directory with us, and the image is run.
 """
 
 import json
@@ -22,14 +23,18 @@ TYPES = {
     "MPIJob": ("Launcher", "Worker"),
     "JAXJob": ("Worker",),
 }
-WAIT = {"polling_interval": 0.1, "wait_timeout": 90}
+WAIT = {"polling_interval": 0.1, "wait_timeout": 180}
+CLUSTER = len(sys.argv) > 4
+IMAGE = sys.argv[4] if CLUSTER else "any"
+NAMESPACE = sys.argv[5] if CLUSTER else "default"
 
 
 def job_of(kind, name, script, *, suspend=None):
     def replica(role):
         words = ["sleep", "600"] if (kind, role) == ("MPIJob", "Worker") else ["sh", "-c", script]
-        container = models.V1Container(name=kind[:-3].lower().replace("tf", "tensorflow"), image="any", command=words)
-        template = models.V1PodTemplateSpec(spec=models.V1PodSpec(containers=[container]))
+        container = models.V1Container(name=kind[:-3].lower().replace("tf", "tensorflow"), image=IMAGE, command=words)
+        pod = models.V1PodSpec(containers=[container], termination_grace_period_seconds=1)
+        template = models.V1PodTemplateSpec(spec=pod)
         count = 2 if kind == "JAXJob" else 1
         return models.KubeflowOrgV1ReplicaSpec(replicas=count, restart_policy="Never", template=template)
 
@@ -38,7 +43,7 @@ def job_of(kind, name, script, *, suspend=None):
         run_policy=models.KubeflowOrgV1RunPolicy(suspend=suspend),
         **{field: {role: replica(role) for role in TYPES[kind]}},
     )
-    metadata = models.V1ObjectMeta(name=name, namespace="default", labels={"team": "sdk"}, annotations={"note": "mine"})
+    metadata = models.V1ObjectMeta(name=name, namespace=NAMESPACE, labels={"team": "sdk"}, annotations={"note": "mine"})
     return getattr(models, f"KubeflowOrgV1{kind}")(
         api_version="kubeflow.org/v1", kind=kind, metadata=metadata, spec=spec
     )
@@ -52,7 +57,8 @@ def life(client, kind):
     """From an object to its deletion, with everything one looks at on the way."""
     name = f"life-{kind.lower()}"
     gate = Path(sys.argv[3]) / name
-    client.create_job(job_of(kind, name, f"echo begin; until [ -e {gate} ]; do sleep 0.05; done; echo end"))
+    wait = "sleep 6" if CLUSTER else f"until [ -e {gate} ]; do sleep 0.05; done"
+    client.create_job(job_of(kind, name, f"echo begin; {wait}; echo end"))
     client.wait_for_job_conditions(name, expected_conditions={"Running"}, **WAIT)
     pods = {pod.metadata.name: (pod.status.phase, pod.metadata.labels) for pod in client.get_job_pods(name)}
     with ThreadPoolExecutor(max_workers=1) as follower:
@@ -77,6 +83,7 @@ def life(client, kind):
         "completed": done.status.completion_time is not None and done.status.start_time is not None,
     }
     client.delete_job(name)
+    until(lambda: error_of(lambda: client.get_job(name)))
     return {**seen, "after_deletion": error_of(lambda: client.get_job(name))}
 
 
@@ -84,11 +91,13 @@ def suspension(client, kind):
     """Created suspended, changed while it rests, woken, suspended again, woken again."""
     name = f"rest-{kind.lower()}"
     client.create_job(job_of(kind, name, "echo before", suspend=True))
+    until(lambda: conditions(client, name).get("Suspended"))
     seen = {"created": conditions(client, name), "pods_created": client.get_job_pod_names(name)}
     update(client, name, lambda job: set_script(job, kind, "echo after; sleep 600"))
     update(client, name, wake)
     client.wait_for_job_conditions(name, expected_conditions={"Running"}, **WAIT)
-    seen["refused"] = error_of(lambda: update(client, name, lambda job: set_script(job, kind, "echo too late")))
+    if not CLUSTER:
+        seen["refused"] = error_of(lambda: update(client, name, lambda job: set_script(job, kind, "echo too late")))
     update(client, name, lambda job: job.metadata.labels.update({"team": "other"}))
     update(client, name, lambda job: setattr(job.spec.run_policy, "suspend", True))
     until(lambda: conditions(client, name).get("Suspended") == "True" and not client.get_job_pod_names(name))
@@ -134,14 +143,19 @@ def function(client, kind):
 
         print(f"rate {parameters['rate']} word {gangline_test_package.WORD} role {os.environ['ROLE']}")
 
+    def train_there(parameters):
+        import os
+
+        print(f"rate {parameters['rate']} word installed role {os.environ['ROLE']}")
+
     name = f"function-{kind.lower()}"
     client.create_job(
         name=name,
-        train_func=train,
+        train_func=train_there if CLUSTER else train,
         parameters={"rate": 0.5},
         num_workers=1 if kind == "PyTorchJob" else 2,
-        packages_to_install=[sys.argv[2]],
-        base_image="any",
+        packages_to_install=None if CLUSTER else [sys.argv[2]],
+        base_image=IMAGE,
         env_vars={"ROLE": "trainer"},
         resources_per_worker={"cpu": "0.1", "memory": "256Mi"},
     )
@@ -150,7 +164,11 @@ def function(client, kind):
 
 
 def image(client, kind):
-    """An image alone: nobody knows here what it would run."""
+    """An image alone: a cluster runs what is in it, a laptop does not know what that would be."""
+    if CLUSTER:
+        client.create_job(name=f"image-{kind.lower()}", base_image=IMAGE, num_workers=1)
+        client.wait_for_job_conditions(f"image-{kind.lower()}", **WAIT)
+        return client.is_job_succeeded(f"image-{kind.lower()}")
     return error_of(lambda: client.create_job(name=f"image-{kind.lower()}", base_image="any:1", num_workers=1))
 
 
@@ -159,10 +177,10 @@ def objects(client, kind):
     core = client.core_api
     metadata = models.V1ObjectMeta
     core.create_namespaced_config_map(
-        "default", kubernetes.V1ConfigMap(metadata=metadata(name="words"), data={"greeting": "hello", "who": "world"})
+        NAMESPACE, kubernetes.V1ConfigMap(metadata=metadata(name="words"), data={"greeting": "hello", "who": "world"})
     )
     core.create_namespaced_secret(
-        "default", kubernetes.V1Secret(metadata=metadata(name="keys"), string_data={"token": "sesame"})
+        NAMESPACE, kubernetes.V1Secret(metadata=metadata(name="keys"), string_data={"token": "sesame"})
     )
     script = "cat /etc/words/greeting; echo; echo $TOKEN $WHO $(WHO) $(POD); cd /scratch && touch made && ls"
     job = job_of(kind, "objects", "sleep 600")
@@ -184,8 +202,8 @@ def objects(client, kind):
     ]
     client.create_job(job)
     client.wait_for_job_conditions("objects", **WAIT)
-    core.delete_namespaced_secret("keys", "default")
-    names = [item.metadata.name for item in core.list_namespaced_config_map("default").items]
+    core.delete_namespaced_secret("keys", NAMESPACE)
+    names = [item.metadata.name for item in core.list_namespaced_config_map(NAMESPACE).items]
     return {"logs": client.get_job_logs("objects")[0], "left": names}
 
 
@@ -198,7 +216,7 @@ def error_of(action):
 
 
 def until(condition):
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(condition)
@@ -216,7 +234,7 @@ SCENARIOS = {
 
 def run(scenario, kind):
     try:
-        return {"saw": scenario(TrainingClient(config_file=sys.argv[1], job_kind=kind), kind)}
+        return {"saw": scenario(TrainingClient(config_file=sys.argv[1], job_kind=kind, namespace=NAMESPACE), kind)}
     except Exception:  # noqa: BLE001  # told to the test that reads it
         return {"failed": traceback.format_exc()}
 

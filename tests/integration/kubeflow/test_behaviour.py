@@ -223,8 +223,8 @@ def test_every_replica_of_a_tfjob_sees_the_same_cluster_and_its_own_place(stage:
     for name, config in places.items():
         role, _, index = name.partition("-")
         assert config == {"cluster": cluster, "task": {"type": role, "index": int(index)}, "environment": "cloud"}
-    assert all(address.endswith(":2222") for address in addresses.values())
-    assert len(set(addresses.values())) == 5
+    # TensorFlow listens on every address of a machine: on one machine each replica needs a port of its own.
+    assert len({address.rpartition(":")[2] for address in addresses.values()}) == 5
 
 
 def test_every_replica_of_a_pytorch_job_knows_master_rank_and_world(stage: Stage) -> None:
@@ -235,7 +235,7 @@ def test_every_replica_of_a_pytorch_job_knows_master_rank_and_world(stage: Stage
         told = {name: environment[name] for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "PET_NNODES")}
         want = {"MASTER_ADDR": host, "MASTER_PORT": port, "RANK": str(rank), "WORLD_SIZE": "3", "PET_NNODES": "3"}
         assert told == want
-    assert port == "23456"
+    assert int(port) >= 23456
 
 
 def test_a_job_that_runs_too_long_fails(stage: Stage) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.integration.kubeflow.conftest import LocalService
+from tests.integration.kubeflow.training_sdk import SCENARIOS
 
-SCENARIOS = Path(__file__).with_name("sdk_scenarios.py")
 MASTERS = {
     "TFJob": ("chief-0", "chief"),
     "PyTorchJob": ("master-0", "master"),

@@ -7,7 +7,7 @@ import pytest
 
 from gangline.engines.kubernetes import install
 from gangline.kube import KubeClient, load_access
-from gangline.storage.kubernetes import DEFINITIONS, JOBS, KubernetesStore
+from gangline.storage.kubernetes import DEFINITIONS, JOBS, KubernetesStore, kubeflow_definitions
 from gangline.storage.memory import MemoryStore
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.subject import KubernetesSubject
@@ -38,6 +38,19 @@ async def world(
         await install(client, DEFINITIONS, print)
         store = MemoryStore() if request.param == "memory" else KubernetesStore(client, namespace=kubernetes_namespace)
         world = World(client, kubernetes_namespace, store, code_directory=tmp_path)
+        yield world
+        await world.kill()
+        await store.close()
+        await release_jobs(client, kubernetes_namespace)
+
+
+@pytest.fixture
+async def kubeflow(kubernetes_cluster: ClusterUnderTest, kubernetes_namespace: str) -> AsyncIterator[World]:
+    """A whole Gangline that runs the Kubeflow jobs of one namespace."""
+    async with KubeClient(load_access(path=kubernetes_cluster.kubeconfig)) as client:
+        await install(client, [*DEFINITIONS, *kubeflow_definitions()], print)
+        store = KubernetesStore(client, namespace=kubernetes_namespace)
+        world = World(client, kubernetes_namespace, store)
         yield world
         await world.kill()
         await store.close()

@@ -11,7 +11,7 @@ from gangline.engines.kubernetes import install
 from gangline.kube import NAMESPACES, KubeClient
 from gangline.storage.interface import JobQuery, Store
 from gangline.storage.kubernetes import DEFINITIONS, QUEUES, KubernetesStore
-from gangline.testing import store_suite
+from gangline.testing import store_suite, sweep_store_suite
 
 TENANTS = ("default", "red", "blue", "other")
 
@@ -49,3 +49,9 @@ class TestKubernetesStore(store_suite.StoreSuite):
         kept = await store.get(job.id)
         assert kept == created == job
         assert kept.version == created.version > 0
+
+
+class TestKubernetesSweeps(sweep_store_suite.SweepStoreSuite):
+    @pytest.fixture
+    async def store(self, store: KubernetesStore) -> Store:
+        return store

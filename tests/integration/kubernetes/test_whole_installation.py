@@ -9,11 +9,14 @@ import pytest
 
 from gangline.compose import SystemClock
 from gangline.engines.kubernetes import Installation, Leadership, install, installation_objects, uninstall
+from gangline.engines.kubernetes.foreign.groups import GROUP_RESOURCES, VOLCANO_GROUP, GroupKind
 from gangline.engines.kubernetes.installation import CONTROLLER_NAME
 from gangline.kube import KubeClient, load_access
 from gangline.model import Phase
 from gangline.storage.kubernetes import DEFINITIONS, KubernetesStore
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
+from tests.integration.kubernetes.conftest import release_jobs
+from tests.integration.kubernetes.foreign import ForeignWorld, define, group_definition
 from tests.integration.kubernetes.world import SERVE, World, eventually, shell
 
 # Nobody else may use the custom resources while they are installed and removed. The name of this file puts it last: the
@@ -90,6 +93,32 @@ async def test_the_controllers_own_role_is_enough(
         await world.delete(job_id)
         await world.kill()
         await world.store.close()
+
+
+@pytest.mark.usefixtures("installed")
+async def test_the_controllers_own_role_is_enough_for_pods_of_others(
+    kubernetes_cluster: ClusterUnderTest, kubernetes_client: KubeClient, kubernetes_namespace: str
+) -> None:
+    resource = GROUP_RESOURCES[GroupKind.VOLCANO]
+    await define(kubernetes_client, group_definition(resource.group, resource.version), resource)
+    group = {"metadata": {"name": "team"}, "spec": {"minMember": 2}}
+    await kubernetes_client.create(resource, group, namespace=kubernetes_namespace)
+    access = replace(load_access(path=kubernetes_cluster.kubeconfig), impersonation=(("Impersonate-User", ACCOUNT),))
+    async with KubeClient(access) as client:
+        world = ForeignWorld(client, kubernetes_namespace, KubernetesStore(client))
+        await world.make_pod("one", annotations={VOLCANO_GROUP: "team"})
+        await world.until_told("one", "FailedScheduling", "1 of the 2 pods")
+        await world.make_pod("two", annotations={VOLCANO_GROUP: "team"})
+        await world.until_bound(2)
+
+        async def running() -> bool:
+            found = await kubernetes_client.get(resource, "team", namespace=kubernetes_namespace)
+            return found.status.get("phase") == "Running"
+
+        await eventually(running)
+        await world.kill()
+        await world.store.close()
+        await release_jobs(kubernetes_client, kubernetes_namespace)
 
 
 @pytest.mark.usefixtures("installed")

@@ -13,6 +13,7 @@ from gangline.kube import PODS, KubeClient, Pod
 from gangline.lifecycle import Event
 from gangline.lifecycle.events import CancelRequested, DeleteRequested, HaltRequested
 from gangline.model import Job, JobId, JobSpec, Phase, Policy, Resources, RoleSpec, Tenant
+from gangline.scheduling import DEFAULT_POLICIES, Policies
 from gangline.storage.interface import Store
 from gangline.storage.kubernetes import KubernetesStore
 from gangline.testing.builders import make_job, make_role
@@ -38,8 +39,19 @@ async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float = 
 class World:
     """One installation in one namespace. Leaving it kills the controller; what runs in the cluster goes on."""
 
-    def __init__(self, client: KubeClient, namespace: str, store: Store, *, code_directory: Path | None = None) -> None:
+    policies: Policies = DEFAULT_POLICIES
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        store: Store,
+        *,
+        code_directory: Path | None = None,
+        image: str | None = None,
+    ) -> None:
         self.client = client
+        self.image = image
         self.code_directory = code_directory
         self.namespace = namespace
         self.store = store
@@ -56,8 +68,9 @@ class World:
             namespace=self.namespace,
             owners=owners,
             code_directory=self.code_directory,
+            image=self.image,
         )
-        self.controller = Controller(store=self.store, engine=self.engine, clock=self.clock)
+        self.controller = Controller(store=self.store, engine=self.engine, clock=self.clock, policies=self.policies)
         self._tasks = [asyncio.create_task(self.controller.run(), name="controller")]
         if isinstance(self.store, KubernetesStore):
             self._tasks.append(asyncio.create_task(self.store.follow(self.controller, self.clock), name="follow"))

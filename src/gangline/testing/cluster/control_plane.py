@@ -49,6 +49,9 @@ def api_server(layout: Layout, binaries: Path) -> list[str]:
         f"--service-account-signing-key-file={pki}/service-account.key",
         "--max-requests-inflight=2000",
         "--max-mutating-requests-inflight=1000",
+        # Kubernetes' own PodGroups, which are not on by default yet.
+        "--feature-gates=GenericWorkload=true",
+        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
     ]
 
 
