@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check experiment chaos bench cluster-up cluster-down lock clean
+.PHONY: setup demo test test-frameworks check experiment chaos bench cluster-up cluster-down lock clean
 
 setup: $(STAMP)
 
@@ -26,12 +26,18 @@ test: setup
 	$(BIN)/python -m pytest -n auto -m "not kubernetes"
 	$(BIN)/python -m pytest -m kubernetes
 
+# Trains with the real TensorFlow, PyTorch, JAX and MPI in an environment of their own (7 GB, announced, made once).
+test-frameworks: setup
+	$(BIN)/python -m gangline.testing.frameworks
+	$(BIN)/python -m pytest -m frameworks --durations=0 tests/frameworks
+
 demo: setup
 	$(BIN)/python examples/mnist/demo.py
 
+# On a Kubernetes cluster: make experiment CONTEXT=prod IMAGE=acme/gangline:1
 experiment: setup
 	$(BIN)/python examples/mnist/data.py data/mnist
-	$(BIN)/python examples/mnist/experiment.py --data data/mnist
+	$(BIN)/python examples/mnist/experiment.py --data data/mnist $(if $(CONTEXT),--context $(CONTEXT) --image $(IMAGE))
 
 chaos: setup
 	$(BIN)/python examples/mnist/data.py data/mnist
@@ -51,6 +57,8 @@ lock:
 		--all-extras --group dev --output-file requirements/dev.lock pyproject.toml requirements/build.in
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
 		--output-file requirements/base.lock pyproject.toml
+	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
+		--output-file requirements/frameworks.lock pyproject.toml requirements/frameworks.in
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -11,12 +11,15 @@ KINDS = {
 
 
 def machine_name(results):
-    return f"mnist-grid-{results['machine']['cores']}-cores"
+    found = results["machine"]
+    return "mnist-grid-kubernetes" if found.get("kubernetes") else f"mnist-grid-{found['cores']}-cores"
 
 
 def machine_text(results):
     found = results["machine"]
     nodes = f"each logical node has {found['node_cores']} cores" if found["node_cores"] else "logical nodes share them"
+    if found.get("kubernetes"):
+        nodes = "the nodes of a Kubernetes cluster share them"
     return (
         f"{found['cores']} cores ({found['architecture']}), {found['memory_gib']} GiB of memory; {nodes}; "
         f"Python {found['python']}; {counted(results['epochs'], 'epoch')}"
@@ -93,7 +96,8 @@ def print_tables(results):
 
 
 def markdown(results):
-    parts = [f"## {results['machine']['cores']} cores", f"Machine: {machine_text(results)}."]
+    where = "Kubernetes, " if results["machine"].get("kubernetes") else ""
+    parts = [f"## {where}{results['machine']['cores']} cores", f"Machine: {machine_text(results)}."]
     for title, headings, rows in tables(results):
         lines = [headings, ["---:"] * len(headings), *rows]
         parts.append(f"### {title}")
@@ -104,8 +108,8 @@ def markdown(results):
 def write_report(folder):
     """Write the page over every machine whose results lie in the folder."""
     found = sorted(
-        (json.loads(file.read_text()) for file in Path(folder).glob("mnist-grid-*-cores.json")),
-        key=lambda results: results["machine"]["cores"],
+        (json.loads(file.read_text()) for file in Path(folder).glob("mnist-grid-*.json")),
+        key=lambda results: (results["machine"]["cores"], machine_name(results)),
     )
     introduction = (Path(__file__).parent / "experiment.md").read_text().rstrip()
     page = Path(folder) / "mnist-grid.md"

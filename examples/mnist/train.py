@@ -2,8 +2,7 @@
 
     python train.py --hidden-layers 3 --learning-rate 0.01 --epochs 5
 
-Bare, it trains alone. In a job `ps` replicas hold the model, workers train it, and the chief watches and writes
-RESULT_DIR/result.json.
+Bare, it trains alone. In a job `ps` replicas hold the model, workers train it, the chief watches and writes a result.
 """
 
 # ruff: noqa: E402 - the linear algebra library reads its settings when NumPy loads it
@@ -73,9 +72,9 @@ def gradients_of(model, images, labels):
     return float(loss), gradients
 
 
-def train(session, gradients_of, directory, epochs):
+def train(session, gradients_of, directory, epochs, seed):
     images, labels = load(directory, "train")
-    for shard in session.shards(examples=len(labels), size=SHARD, epochs=epochs):
+    for shard in session.shards(examples=len(labels), size=SHARD, epochs=epochs, seed=seed):
         rate = 1 - (shard.epoch + shard.leased.start / len(labels)) / epochs  # falls from 1 to 0
         for batch in shard.batches(BATCH):
             loss, gradients = gradients_of(session.parameters, normalise(images[batch]), labels[batch])
@@ -86,18 +85,18 @@ def watch(session, directory, began):
     """The chief's part: evaluate now and then, and once more when all is done."""
     images, labels = load(directory, "t10k")
     for progress in session.follow(every_seconds=2):
-        accuracy = float((forward(session.parameters, normalise(images))[1].argmax(axis=1) == labels).mean())
-        runtime.report(step=progress.examples_done, total_steps=progress.examples_total or None, accuracy=accuracy)
-        print(f"{progress.examples_done:>8} examples, accuracy {accuracy:.4f}, {time.time() - began:.1f} s", flush=True)
-    return {"accuracy": accuracy, "seconds": time.time() - began, "examples": progress.examples_done}
+        right = forward(session.parameters, normalise(images))[1].argmax(axis=1) == labels
+        result = {"accuracy": float(right.mean()), "seconds": time.time() - began}
+        runtime.report(step=progress.examples_done, total_steps=progress.examples_total or None, **result)
+        print(f"{progress.examples_done:>8} examples, accuracy {result['accuracy']:.4f}", flush=True)
+    return result | {"examples": progress.examples_done}
 
 
 def main(gradients_of=gradients_of):
     began = time.time()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--hidden-layers", type=int, default=3)
-    parser.add_argument("--learning-rate", type=float, default=0.01)
-    parser.add_argument("--epochs", type=int, default=5)
+    for name, default in {"--hidden-layers": 3, "--learning-rate": 0.01, "--epochs": 5, "--seed": 1}.items():
+        parser.add_argument(name, type=type(default), default=default)
     options, here = parser.parse_args(), runtime.current()
     # Adam wants about a tenth of the rate that plain descent does.
     settings = ps.Settings(optimizer="adam", learning_rate=options.learning_rate / 10, non_finite="skip")
@@ -105,10 +104,10 @@ def main(gradients_of=gradients_of):
         ps.serve(settings)
         return
     chief, alone = here.role == "chief", not here.peers("worker")
-    model, watching = new_model(options.hidden_layers, seed=1), chief and not alone
+    model, watching = new_model(options.hidden_layers, options.seed), chief and not alone
     with ps.connect(model, settings=settings, observer=watching) as session:
         if not watching:
-            train(session, gradients_of, here.data_directory, options.epochs)
+            train(session, gradients_of, here.data_directory, options.epochs, options.seed)
         if chief:
             result = watch(session, here.data_directory, began)
             here.result_directory.mkdir(parents=True, exist_ok=True)
