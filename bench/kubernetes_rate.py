@@ -1,33 +1,55 @@
 """Pods per second from the first submission to the last pod bound, beside kube-scheduler and the server's own rate.
 
     python bench/kubernetes_rate.py [--pods 1000] [--gangs 1,20,500] [--nodes 100,1000] [--store memory|kubernetes]
+                                    [--fleet 20000]
 
-Three ways to get the same pods onto the same pretended nodes of the same API server, one after another:
+Four ways to get pods onto the same pretended nodes of the same API server, one after another:
 
-already bound   pods created with a node name by one client, nothing decided: the ceiling
+bare            the smallest pods there are, created with a node name by one client: the server's own limit
+same pods       the very pods that Gangline writes, created the same way, nothing decided: the ceiling
 gangline        jobs submitted to a controller with the real scheduler; whole gangs
-kube-scheduler  pods created without a node name by the same client and bound by kube-scheduler, one by one
+kube-scheduler  the smallest pods, created without a node name and bound by kube-scheduler, one by one
 
-Needs what ``python -m gangline.testing.cluster`` needs. Figures are printed as a table and as one line of JSON.
+Rates depend on who else uses the machine; compare those of one line. ``--fleet`` then fills the nodes with that many
+pods and measures a controller that has nothing to do. Needs what ``python -m gangline.testing.cluster`` needs; ends
+with one line of JSON.
 """
 
 import argparse
 import asyncio
 import itertools
 import json
-import resource
+import os
 import sys
 import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 
 from gangline.controller import Controller
 from gangline.engines.kubernetes import KubernetesEngine, install
+from gangline.engines.kubernetes.manifests import Surroundings, gang_to_pods
 from gangline.kube import NAMESPACES, NODES, PODS, Applied, KubeClient, load_access
 from gangline.lifecycle import new_job
-from gangline.model import Job, JobId, JobSpec, PlacementRule, Policy, Resources, RoleName, RoleSpec, Tenant, Timestamp
+from gangline.model import (
+    Gang,
+    GangId,
+    GangReplica,
+    Job,
+    JobId,
+    JobSpec,
+    NodeName,
+    PlacementRule,
+    Policy,
+    ReplicaId,
+    Resources,
+    RoleName,
+    RoleSpec,
+    Tenant,
+    Timestamp,
+)
 from gangline.storage.interface import Store
 from gangline.storage.kubernetes import DEFINITIONS, JOBS, KubernetesStore
 from gangline.storage.memory import MemoryStore
@@ -38,7 +60,7 @@ CLUSTER = "bench"
 CPU_MILLIS = 100
 MEMORY_MIB = 64
 CONCURRENCY = 64
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 600
 
 
 class SystemClock:
@@ -101,8 +123,20 @@ async def measured(client: KubeClient, namespace: str, count: int, act: Callable
     return count / elapsed
 
 
-async def already_bound(client: KubeClient, namespace: str, case: Case, names: list[str]) -> float:
+async def bare(client: KubeClient, namespace: str, case: Case, names: list[str]) -> float:
     bodies = [pod(f"p-{number}", node) for number, node in zip(range(case.pods), itertools.cycle(names), strict=False)]
+    return await measured(client, namespace, case.pods, lambda: create_all(client, namespace, bodies))
+
+
+async def same_pods(client: KubeClient, namespace: str, case: Case, names: list[str]) -> float:
+    places = itertools.cycle(names)
+    bodies: list[dict[str, object]] = []
+    for number in range(case.pods // case.gang):
+        job = make_job(case, namespace, number)
+        ids = [ReplicaId(RoleName("worker"), index) for index in range(case.gang)]
+        replicas = tuple(GangReplica(id=replica, node=NodeName(next(places))) for replica in ids)
+        gang = Gang(id=GangId(job.id, 1), spec=job.spec, replicas=replicas)
+        bodies += gang_to_pods(gang, replicas, Surroundings(controller=namespace))
     return await measured(client, namespace, case.pods, lambda: create_all(client, namespace, bodies))
 
 
@@ -144,6 +178,7 @@ async def gangline(client: KubeClient, namespace: str, case: Case, store: Store)
     if isinstance(store, KubernetesStore):
         running.append(asyncio.create_task(store.follow(controller, SystemClock())))
     jobs = [make_job(case, namespace, number) for number in range(case.pods // case.gang)]
+    await controller_ready(store)
 
     async def submit() -> None:
         slots = asyncio.Semaphore(CONCURRENCY)
@@ -165,6 +200,14 @@ async def gangline(client: KubeClient, namespace: str, case: Case, store: Store)
         await store.close()
 
 
+async def controller_ready(store: Store) -> None:
+    """Wait until the store's watch has seen everything: a service is up long before somebody submits to it."""
+    if isinstance(store, KubernetesStore):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not store.following:  # noqa: ASYNC110  # nobody else waits for this
+                await asyncio.sleep(0.05)
+
+
 async def with_namespace(client: KubeClient, act: Callable[[str], Awaitable[float]]) -> float:
     """Run something in a namespace of its own, and wait until its pods are gone before the next."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
@@ -180,41 +223,104 @@ async def with_namespace(client: KubeClient, act: Callable[[str], Awaitable[floa
             await asyncio.sleep(0.2)
 
 
+async def kwok_names(client: KubeClient) -> list[str]:
+    return [item.metadata.name for item in (await client.list(NODES)).items or () if LABEL in item.metadata.labels]
+
+
 async def run_case(client: KubeClient, case: Case, store: str) -> dict[str, float]:
-    names = [item.metadata.name for item in (await client.list(NODES)).items or () if LABEL in item.metadata.labels]
+    """Return the pods per second of every way."""
+    names = await kwok_names(client)
 
     def make_store(namespace: str) -> Store:
         return KubernetesStore(client, namespace=namespace) if store == "kubernetes" else MemoryStore()
 
     return {
-        "already bound": await with_namespace(client, lambda name: already_bound(client, name, case, names)),
+        "bare": await with_namespace(client, lambda name: bare(client, name, case, names)),
+        "same pods": await with_namespace(client, lambda name: same_pods(client, name, case, names)),
         "gangline": await with_namespace(client, lambda name: gangline(client, name, case, make_store(name))),
         "kube-scheduler": await with_namespace(client, lambda name: kube_scheduler(client, name, case)),
     }
 
 
+async def idle(client: KubeClient, kubeconfig: Path, pods: int, seconds: float) -> dict[str, float]:
+    """Fill the nodes, and measure a controller of its own that has nothing to do."""
+    names = await kwok_names(client)
+
+    async def fill_and_measure(namespace: str) -> float:
+        bodies = [pod(f"p-{number}", node) for number, node in zip(range(pods), itertools.cycle(names), strict=False)]
+        await measured(client, namespace, pods, lambda: create_all(client, namespace, bodies))
+        command = [sys.executable, __file__, "--controller", str(kubeconfig), namespace]
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            began = time.monotonic()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await process.stdout.readline()
+            figures["seconds to be ready"] = time.monotonic() - began
+            await asyncio.sleep(10)  # what the start left to do
+            before = process_cpu_seconds(process.pid)
+            figures["CPU seconds to be ready"] = before
+            await asyncio.sleep(seconds)
+            figures["percent of a core"] = 100 * (process_cpu_seconds(process.pid) - before) / seconds
+            figures["MiB of memory"] = resident_mib(process.pid)
+        finally:
+            process.kill()
+            await process.wait()
+        return 0.0
+
+    figures: dict[str, float] = {"nodes": len(names), "pods": pods}
+    await with_namespace(client, fill_and_measure)
+    return figures
+
+
+def process_cpu_seconds(number: int) -> float:
+    fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mib(number: int) -> float:
+    lines = Path(f"/proc/{number}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
+async def only_control(kubeconfig: Path, namespace: str) -> None:
+    """Be a controller over the whole cluster, for ever; says a line when it has seen everything."""
+    async with KubeClient(load_access(path=kubeconfig)) as client:
+        store = KubernetesStore(client)
+        engine = KubernetesEngine(client, clock=SystemClock(), controller=namespace, owners=store)
+        controller = Controller(store=store, engine=engine, clock=SystemClock())
+        following = asyncio.gather(controller.run(), store.follow(controller, SystemClock()))
+        await engine.nodes()
+        await controller_ready(store)
+        print("ready", flush=True)
+        await following
+
+
+def print_case(case: Case, rates: dict[str, float]) -> None:
+    columns = "".join(f"{rate:>16.0f}" for rate in rates.values())
+    ratios = "".join(f"{rates['gangline'] / rates[way]:>16.2f}" for way in ("bare", "same pods", "kube-scheduler"))
+    print(f"{case.nodes:>6} {case.gang:>5}{columns}  {ratios}", flush=True)
+
+
 async def main(arguments: argparse.Namespace) -> None:
     cluster = await asyncio.to_thread(Cluster.up, CLUSTER, lambda line: print(line, file=sys.stderr))
-    results = []
-    print(
-        f"{'nodes':>6} {'gang':>5} {'already bound':>14} {'gangline':>9} {'kube-scheduler':>15}"
-        "  of already bound  of kube-scheduler"
-    )
+    results: list[dict[str, object]] = []
+    ways = ("bare", "same pods", "gangline", "kube-scheduler", "  of bare", "of same pods", "of kube-scheduler")
+    print(f"{'nodes':>6} {'gang':>5}" + "".join(f"{way:>16}" for way in ways))
     for nodes in arguments.nodes:
         await asyncio.to_thread(cluster.add_kwok_nodes, nodes)
         async with KubeClient(load_access(path=cluster.kubeconfig)) as client:
             await install(client, DEFINITIONS, lambda _: None)
             for gang in arguments.gangs:
                 case = Case(nodes=nodes, gang=gang, pods=arguments.pods)
-                rates = await run_case(client, case, arguments.store)
-                bound, ours, theirs = rates["already bound"], rates["gangline"], rates["kube-scheduler"]
-                print(
-                    f"{nodes:>6} {gang:>5} {bound:>14.0f} {ours:>9.0f} {theirs:>15.0f}"
-                    f"  {ours / bound:>16.2f}  {ours / theirs:>17.2f}"
-                )
-                results.append({"nodes": nodes, "gang": gang, "pods": arguments.pods, **rates})
+                found = await run_case(client, case, arguments.store)
+                print_case(case, found)
+                results.append({"nodes": nodes, "gang": gang, "pods": arguments.pods, **found})
+            if arguments.fleet and nodes == max(arguments.nodes):
+                figures = await idle(client, cluster.kubeconfig, arguments.fleet, arguments.idle_seconds)
+                print(", ".join(f"{name}: {value:.1f}" for name, value in figures.items()))
+                results.append(dict(figures))
         await asyncio.to_thread(cluster.remove_kwok_nodes)
-    print(f"peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
     print(json.dumps(results))
     if not arguments.keep:
         await asyncio.to_thread(cluster.down)
@@ -230,5 +336,12 @@ if __name__ == "__main__":
     parser.add_argument("--gangs", type=numbers, default=[1, 20, 500])
     parser.add_argument("--nodes", type=numbers, default=[100, 1000])
     parser.add_argument("--store", choices=["memory", "kubernetes"], default="kubernetes")
+    parser.add_argument("--fleet", type=int, default=0, help="pods beside which an idle controller is measured")
+    parser.add_argument("--idle-seconds", type=float, default=30)
+    parser.add_argument("--controller", nargs=2, metavar=("KUBECONFIG", "NAME"), help=argparse.SUPPRESS)
     parser.add_argument("--keep", action="store_true", help="leave the cluster running for the next run")
-    asyncio.run(main(parser.parse_args()))
+    given = parser.parse_args()
+    if given.controller:
+        asyncio.run(only_control(Path(given.controller[0]), given.controller[1]))
+    else:
+        asyncio.run(main(given))

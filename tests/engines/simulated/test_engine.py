@@ -106,6 +106,7 @@ async def test_outputs_are_stored_at_once_and_work_stops() -> None:
 async def test_usage_is_what_was_asked_for() -> None:
     world = World()
     await world.engine.run(gang(0, 1))
+    world.at(0)
     usage = await world.engine.usage()
     assert [(each.node, each.used.gpus) for each in usage.nodes] == [("n0", 2.0), ("n1", 0.0)]
     assert len(usage.replicas) == 2
@@ -141,3 +142,28 @@ def test_what_is_cancelled_does_not_happen() -> None:
     assert timeline.next == 6.0
     timeline.move_to(10)
     assert (done, timeline.now(), timeline.next) == (["second"], 10.0, None)
+
+
+async def test_an_order_repeated_before_the_start_neither_loses_nor_delays_it() -> None:
+    world = World(start_seconds=30.0)
+    await world.engine.run(gang(0, 1))
+    world.at(20)
+    await world.engine.run(gang(0, 1))
+    assert world.at(30) == [("ReplicaStarted", 30.0)] * 2
+    assert world.at(1000) == [("ReplicaExited", 130.0)] * 2
+
+
+async def test_the_time_that_a_start_takes_is_no_work() -> None:
+    world = World(start_seconds=30.0)
+    await world.engine.run(gang(0, 1))
+    world.at(20)
+    await world.engine.stop(GangId(JobId("a"), 1), 0.0)
+    await world.engine.run(gang(0, 1, attempt=2))
+    world.at(21)
+    assert world.at(1000) == [("ReplicaStarted", 50.0)] * 2 + [("ReplicaExited", 150.0)] * 2
+
+
+async def test_a_lost_replica_does_not_end_with_the_others() -> None:
+    world = World()
+    await world.engine.run(gang(0, 1, started=True))
+    assert world.at(1000) == [("ReplicaLost", 0.0)] * 2
