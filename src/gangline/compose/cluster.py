@@ -39,6 +39,8 @@ class ClusterService:
     """Where the lease lies."""
     host: str
     port: int
+    image: str | None = None
+    """What jobs that name no image run in, and what moves data."""
     scheduling: Mapping[str, object] = field(default_factory=dict)
     """The setting of that name: the scheduler's rules."""
 
@@ -50,7 +52,7 @@ class ClusterService:
             election = Leadership(client, identity=self.identity, clock=clock, namespace=self.namespace)
             app = make_health_app(meter=meter, leads=lambda: election.leading, in_contact=lambda: election.in_contact)
             async with _served(app, self.host, self.port) as port:
-                govern = partial(_govern, client, meter, policies_from(self.scheduling))
+                govern = partial(_govern, client, meter, self.image, policies_from(self.scheduling))
                 leading = asyncio.create_task(election.lead(govern), name="lead")
                 stopping = asyncio.create_task(stop.wait(), name="stop")
                 if ready is not None:
@@ -72,11 +74,11 @@ class ClusterService:
             raise refusal_of(error, context=self.context) from error
 
 
-async def _govern(client: KubeClient, meter: Meter, policies: Policies) -> None:
+async def _govern(client: KubeClient, meter: Meter, image: str | None, policies: Policies) -> None:
     """Drive every job of the cluster, for one term of office."""
     clock = SystemClock()
     store = KubernetesStore(client)
-    engine = KubernetesEngine(client, clock=clock, owners=store)
+    engine = KubernetesEngine(client, clock=clock, owners=store, image=image, mover_image=image)
     controller = MeteredController(meter, store=store, engine=engine, clock=clock, policies=policies)
     sweeps = SweepDriver(store=store, link=controller, clock=clock)
     meter.jobs = store.phases

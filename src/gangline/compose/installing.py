@@ -70,6 +70,11 @@ class ClusterInstallation:
         plain = json.loads(json.dumps(self.objects()))
         return "---\n".join(yaml.safe_dump(body, sort_keys=False, width=120) for body in plain)
 
+    @property
+    def called(self) -> str:
+        """The name of the context, also where the current one is meant."""
+        return access_of(self.context).context
+
     async def install(self, say: Say, *, wait: bool) -> None:
         """Apply everything, and see the controller started; may be repeated, and then upgrades."""
         async with client_of(access_of(self.context)) as client:

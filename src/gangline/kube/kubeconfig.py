@@ -43,6 +43,8 @@ class ClusterAccess:
     """The name the server's certificate must carry, when it is not the one in ``server``."""
     proxy: str | None = None
     namespace: str = "default"
+    context: str = ""
+    """What the configuration calls it; a pod's own account has no name."""
     impersonation: tuple[tuple[str, str], ...] = ()
 
 
@@ -103,6 +105,7 @@ class Kubeconfig:
             server_name=cluster.values.get("tls-server-name") or None,
             proxy=_proxy(cluster, server, os.environ if environment is None else environment),
             namespace=str(chosen.values.get("namespace") or "default"),
+            context=name,
             impersonation=_impersonation(user),
         )
 

@@ -64,5 +64,4 @@ def command(
         click.echo(wanted.text(), nl=False)
         return
     asyncio.run(wanted.install(terminal.say, wait=not no_wait))
-    name = f"--context {wanted.context} " if wanted.context else ""
-    terminal.say(f"Gangline is installed; try: gangline {name}submit --image IMAGE -- COMMAND")
+    terminal.say(f"Gangline is installed; try: gangline --context {wanted.called} submit -- COMMAND")

@@ -19,8 +19,11 @@ from gangline.settings import Settings
     "--namespace", metavar="NAME", envvar="POD_NAMESPACE", default="gangline-system", show_default=True,
     help="Where the controllers choose their leader.",
 )  # fmt: skip
+@click.option("--job-image", metavar="IMAGE", help="What jobs run in that name no image.")
 @click.pass_context
-def command(ctx: click.Context, /, *, in_cluster: bool, context: str | None, listen: str, namespace: str) -> None:
+def command(
+    ctx: click.Context, /, *, in_cluster: bool, context: str | None, listen: str, namespace: str, job_image: str | None
+) -> None:
     """Run the controller of a Kubernetes cluster in this process; of several, one leads."""
     import logging
 
@@ -38,6 +41,7 @@ def command(ctx: click.Context, /, *, in_cluster: bool, context: str | None, lis
         namespace=namespace,
         host=host,
         port=port,
+        image=job_image,
         scheduling=Settings.load().scheduling,
     )
     serve_cluster(service, ready=lambda port: terminal.say(f"health and metrics on port {port}"))

@@ -264,13 +264,15 @@ def _controller_container(wanted: Installation) -> Plain:
     return {
         "name": "controller",
         "image": wanted.image,
-        "command": ["gangline", "serve", "--in-cluster", f"--listen=:{PORT}"],
+        "command": ["gangline", "serve", "--in-cluster", f"--listen=:{PORT}", "--job-image=$(GANGLINE_IMAGE)"],
         "env": [
             {"name": "GANGLINE_HOME", "value": "/home/gangline"},
+            {"name": "GANGLINE_IMAGE", "value": wanted.image},
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         ],
         "ports": [{"name": "http", "containerPort": PORT}],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "readinessProbe": probe("/readyz"),
         "livenessProbe": {**probe("/healthz"), "failureThreshold": 6},
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},

@@ -107,8 +107,10 @@ async def _check_pods(client: KubeClient, deployment: Mapping[str, Any]) -> None
         for container in pod.status.container_statuses if pod.spec.containers[0].image == image else ():
             waiting = container.state.waiting
             if waiting is not None and waiting.reason in _HOPELESS:
+                ended = container.last_state.terminated
+                why = (ended.message if ended is not None else "") or waiting.message
                 raise EngineError(
-                    f"everything is applied, but the controller cannot start: {waiting.reason}: {waiting.message}"
+                    f"everything is applied, but the controller cannot start: {waiting.reason}: {why.strip()}"
                 )
 
 

@@ -269,7 +269,7 @@ def _check(gang: Gang) -> None:
     spec = gang.spec
     for role in spec.roles:
         if not (role.image or spec.image or role.pod_template_json):
-            message = f"role '{role.name}' names no image, and a cluster runs nothing else"
+            message = f"role '{role.name}' names no image, and this installation has none for such jobs (--image)"
             raise RefusedError(Refusal(reason="ImageMissing", message=message, permanent=True))
     try:
         check_data(spec)

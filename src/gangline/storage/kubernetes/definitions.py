@@ -7,7 +7,7 @@ refuses a wrong job at ``kubectl apply``, naming the field; what a schema cannot
 from typing import Any
 
 from gangline.kube import GenericObject, Resource
-from gangline.model import Clean, Framework, Phase, Prefer, Restart, Retry, Success
+from gangline.model import DEFAULT_QUEUE, Clean, Framework, Phase, Prefer, Restart, Retry, Success
 from gangline.model.sweep import Goal
 
 GROUP = "gangline.dev"
@@ -111,7 +111,7 @@ _PLACEMENT = _object(
 )
 _JOB_SPEC = _object(
     {
-        "queue": _NAME,
+        "queue": {**_NAME, "default": DEFAULT_QUEUE},
         "priority": _QUANTITY,
         "origin": _TEXT,
         "manifest": _ANYTHING,
