@@ -21,10 +21,11 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The second run starts a real Kubernetes cluster; the first time it builds the cluster's components (about 12 minutes).
+# The second and the third run start a real Kubernetes cluster; the first time it builds the cluster's components (about 12 minutes).
 test: setup
-	$(BIN)/python -m pytest -n auto -m "not kubernetes"
-	$(BIN)/python -m pytest -m kubernetes
+	$(BIN)/python -m pytest -n auto -m "not kubernetes and not frameworks"
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m "kubernetes and not alone"
+	$(BIN)/python -m pytest -m "kubernetes and alone"
 
 # Trains with the real TensorFlow, PyTorch, JAX and MPI in an environment of their own (7 GB, announced, made once).
 test-frameworks: setup

@@ -124,9 +124,9 @@ def main():
     starts = {1: [], 5: []}
     with Client.embedded() as client:
         for number in range(options.rounds):
-            bare.append(bare_imports())
             with tempfile.TemporaryDirectory() as folder:
                 by_process.append(newcomer_by_process(Path(folder)))
+            bare.append(bare_imports())
             for workers, found in starts.items():
                 name = f"join-{workers}-{number}"
                 with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from gangline.engines.kubernetes import install
-from gangline.kube import VOLUME_CLAIMS, GenericObject, KubeClient, Resource, load_access
+from gangline.kube import PODS, VOLUME_CLAIMS, GenericObject, KubeClient, Resource, load_access
 from gangline.storage.kubernetes import DEFINITIONS, KubernetesStore, kubeflow_definitions
 from gangline.testing.cluster.images import Entry
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
@@ -153,7 +153,10 @@ async def test_mnist_reaches_its_accuracy(
     async with asyncio.timeout(PATIENCE_SECONDS):
         while (ended := await wait()).returncode == TIMED_OUT:
             continue
-    output = story + ended.stdout + ended.stderr + await gangline("logs", name)
+    pods = (await world.client.list(PODS, namespace=world.namespace)).items or ()
+    logs = [world.client.logs(pod.metadata.name, namespace=world.namespace) for pod in pods]
+    lines = [line.decode() for log in logs async for line in log]
+    output = "\n".join([story, ended.stdout, ended.stderr, *lines])
     assert ended.returncode == 0, output
     reached = accuracies(output)
     assert len(reached) == want_reports, output

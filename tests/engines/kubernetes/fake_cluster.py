@@ -12,7 +12,17 @@ from typing import Any
 
 import msgspec
 
-from gangline.kube import AlreadyExistsError, Applied, Change, Deleted, NotFoundError, ObjectList, Resource, Synced
+from gangline.kube import (
+    PODS,
+    AlreadyExistsError,
+    Applied,
+    Change,
+    Deleted,
+    NotFoundError,
+    ObjectList,
+    Resource,
+    Synced,
+)
 
 NOW = datetime.fromtimestamp(1_000_000, UTC).isoformat()
 
@@ -32,6 +42,9 @@ class FakeCluster:
         self.die_at: int | None = None
         self.die_after_effect = False
         self.dead = False
+        self.withholds_addresses = False
+        """Whether pods start without an address, until ``give_address``."""
+        self._addresses = itertools.count(1)
         self._versions = itertools.count(1)
         self._watchers: list[tuple[Resource[Any], asyncio.Queue[Change[Any]]]] = []
         for number in range(nodes):
@@ -140,6 +153,13 @@ class FakeCluster:
         self.objects[resource.plural, name] = body
         self._tell(resource, Applied(self._read(resource, name)))
 
+    def give_address(self, name: str) -> str:
+        """Let a pod have an address, as a kubelet does when its network is there."""
+        body = self.objects["pods", name]
+        address = f"10.0.0.{next(self._addresses)}"
+        self.change(PODS, name, {**body, "status": {**body["status"], "podIP": address}})
+        return address
+
     async def _write(self, act: Any) -> None:
         await asyncio.sleep(0)
         self._check_alive()
@@ -163,8 +183,11 @@ class FakeCluster:
             "resourceVersion": str(next(self._versions)),
         }
         if plural == "pods":
-            running = {"name": "main", "state": {"running": {"startedAt": NOW}}}
-            body["status"] = {"phase": "Running", "containerStatuses": [running]}
+            state = {"running": {"startedAt": NOW}}
+            containers = body.get("spec", {}).get("containers") or [{}]
+            running = [{"name": container.get("name", "main"), "state": state} for container in containers]
+            address = "" if self.withholds_addresses else f"10.0.0.{next(self._addresses)}"
+            body["status"] = {"phase": "Running", "podIP": address, "containerStatuses": running}
         self.objects[plural, name] = {**body, "metadata": metadata}
         if resource is not None:
             self._tell(resource, Applied(self._read(resource, name)))

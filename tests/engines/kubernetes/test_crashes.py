@@ -11,13 +11,14 @@ from gangline.controller import Controller
 from gangline.engines.kubernetes import KubernetesEngine
 from gangline.errors import NotFoundError
 from gangline.lifecycle.events import DeleteRequested, HaltRequested
-from gangline.model import Job, JobId, Phase, Policy
+from gangline.model import Framework, Job, JobId, Phase, Policy, RoleSpec
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import FakeClock, make_job, make_role
 from tests.engines.kubernetes.fake_cluster import FakeCluster, KilledError
 
 JOB = JobId("job-1")
 ROLES = (make_role("chief", image="busybox"), make_role("worker", image="busybox", replicas=3))
+MPI_ROLES = (make_role("launcher", image="busybox"), ROLES[1])
 
 
 class Life:
@@ -66,9 +67,11 @@ def removed(job: Job | None) -> bool:
     return job is None
 
 
-async def new_world() -> tuple[FakeCluster, MemoryStore]:
+async def new_world(
+    roles: tuple[RoleSpec, ...] = ROLES, framework: Framework = Framework.NONE
+) -> tuple[FakeCluster, MemoryStore]:
     store = MemoryStore()
-    await store.create(make_job(roles=ROLES, policy=Policy(grace_seconds=1.0)))
+    await store.create(make_job(roles=roles, framework=framework, policy=Policy(grace_seconds=1.0)))
     return FakeCluster(), store
 
 
@@ -77,11 +80,14 @@ def deaths() -> list[pytest.param]:  # type: ignore[valid-type]  # pytest has no
 
 
 @pytest.mark.parametrize("after_effect", deaths())
+@pytest.mark.parametrize(
+    ("roles", "framework"), [(ROLES, Framework.NONE), (MPI_ROLES, Framework.MPI)], ids=["together", "launcher last"]
+)
 async def test_killed_during_any_write_of_a_launch_the_gang_runs_once(
-    after_effect: bool, caplog: pytest.LogCaptureFixture
+    roles: tuple[RoleSpec, ...], framework: Framework, after_effect: bool
 ) -> None:
     for write in itertools.count(1):
-        cluster, store = await new_world()
+        cluster, store = await new_world(roles, framework)
         cluster.die_at, cluster.die_after_effect = write, after_effect
         finished = await Life(cluster, store).live(processing)
         cluster.revive()

@@ -28,7 +28,7 @@ from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 
 from .conftest import ended, make_pod, object_where, pod_where, running
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.alone]
 
 TALK = """
 import socket, sys, urllib.request

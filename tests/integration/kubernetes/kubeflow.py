@@ -104,9 +104,11 @@ class Play:
         """Wait for a condition."""
         return await self.until(lambda found: conditions(found).get(type_) == str(holds))
 
-    async def done(self, type_: str) -> GenericObject:
+    async def done(self, type_: str, seconds: float = PATIENCE_SECONDS) -> GenericObject:
         """Wait for a final condition, and until nothing of the job holds a machine."""
-        return await self.until(lambda found: conditions(found).get(type_) == "True" and not state(found)["holding"])
+        return await self.until(
+            lambda found: conditions(found).get(type_) == "True" and not state(found)["holding"], seconds
+        )
 
     async def job(self) -> Job:
         """The job as Gangline's own store has it."""

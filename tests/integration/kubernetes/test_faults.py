@@ -14,7 +14,7 @@ from gangline.model import Phase, Policy, Resources
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.world import SERVE, World, eventually, shell
 
-pytestmark = pytest.mark.parametrize("world", ["kubernetes"], indirect=True)
+pytestmark = [pytest.mark.alone, pytest.mark.parametrize("world", ["kubernetes"], indirect=True)]
 
 
 @contextmanager

@@ -22,7 +22,11 @@ from tests.integration.kubernetes.world import World
 Plain = dict[str, Any]
 RANK = 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"'
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4", "sh", "-c", RANK]
-SERVER = "mkdir -p /run/sshd && ssh-keygen -A >/dev/null && exec /usr/sbin/sshd -De -f /etc/ssh/sshd_config"
+# One quick key instead of one of each kind: mpirun's ssh waits ten seconds for a server, and no longer.
+HOST_KEY = "ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key"
+SERVER = f"mkdir -p /run/sshd && {HOST_KEY} && exec /usr/sbin/sshd -De -f /etc/ssh/sshd_config"
+NO_DNS: Plain = {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"]}}
+"""For launchers: a name server that nobody runs, since they know their workers without one."""
 _FILES = {
     "etc/ssh/sshd_config": "StrictModes no\nPermitRootLogin yes\nUsePAM no\nPrintMotd no\n",
     "etc/ssh/ssh_config": "Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n",
@@ -60,17 +64,19 @@ def _ssh_files() -> Iterator[Path]:
 
 
 def specs(image: str, worker: list[str]) -> Plain:
-    def replica(command: list[str], count: int) -> Plain:
+    def replica(command: list[str], count: int, **fields: Any) -> Plain:
         container = {"name": "mpi", "image": image, "command": command}
-        pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
+        pod = {"terminationGracePeriodSeconds": 1, "containers": [container], **fields}
         return {"replicas": count, "template": {"spec": pod}}
 
-    return {"Launcher": replica(MPIRUN, 1), "Worker": replica(worker, 2)}
+    return {"Launcher": replica(MPIRUN, 1, **NO_DNS), "Worker": replica(worker, 2)}
 
 
 async def ranks(world: World, play: Play) -> list[tuple[str, ...]]:
-    await play.done("Succeeded")
+    await play.done("Succeeded", seconds=180)
     lines = [line.text async for line in world.engine.logs(LogQuery(job_id=JobId(play.uid)))]
+    job = await play.job()
+    assert (job.attempt, job.failures) == (1, 0), lines
     return sorted(match.groups() for line in lines if (match := re.match(r"rank (\d) of 4 on (\S+)", line)))
 
 

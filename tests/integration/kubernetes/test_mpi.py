@@ -37,7 +37,7 @@ async def test_ranks_run_in_every_worker(world: World, image: str) -> None:
     await world.until(job_id, lambda job: job.finished)
     job = await world.until(job_id, lambda job: not job.holding)
     lines = [line.text async for line in world.engine.logs(LogQuery(job_id=job_id))]
-    assert job.phase is Phase.COMPLETED, lines
+    assert (job.phase, job.attempt, job.failures) == (Phase.COMPLETED, 1, 0), lines
     found = sorted(match.groups() for line in lines if (match := re.match(r"rank (\d) of 6 on (\S+)", line)))
     assert found == [(str(rank), f"worker-{rank // 2}") for rank in range(6)]
     assert [

@@ -21,7 +21,7 @@ from tests.integration.kubernetes.conftest import release_jobs
 from tests.integration.kubernetes.world import eventually
 
 # As for test_whole_installation: nobody else may use the custom resources meanwhile, and the name puts it last.
-pytestmark = pytest.mark.xdist_group("kubernetes-installation")
+pytestmark = pytest.mark.alone
 
 SYSTEM = "gangline-system"
 SMALL = ("--cpu", "50m", "--memory", "32Mi")

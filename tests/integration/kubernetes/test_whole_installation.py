@@ -21,7 +21,7 @@ from tests.integration.kubernetes.world import SERVE, World, eventually, shell
 
 # Nobody else may use the custom resources while they are installed and removed. The name of this file puts it last: the
 # API server may serve a watch that begins just after a removal from what it still remembers.
-pytestmark = pytest.mark.xdist_group("kubernetes-installation")
+pytestmark = pytest.mark.alone
 
 OBJECTS = installation_objects(Installation(image="gangline.local/python:1", replicas=0, definitions=DEFINITIONS))
 ACCOUNT = f"system:serviceaccount:gangline-system:{CONTROLLER_NAME}"

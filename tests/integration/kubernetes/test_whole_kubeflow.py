@@ -14,7 +14,7 @@ from tests.integration.kubernetes.kubeflow import Play, Seat, replica
 from tests.integration.kubernetes.world import World
 
 # See test_whole_installation: nobody else may use the custom resources meanwhile.
-pytestmark = pytest.mark.xdist_group("kubernetes-installation")
+pytestmark = pytest.mark.alone
 
 OBJECTS = installation_objects(
     Installation(image="gangline.local/python:1", replicas=0, definitions=[*DEFINITIONS, *kubeflow_definitions()])

@@ -18,10 +18,11 @@ from gangline.engines.kubernetes.foreign.records import is_foreign
 from gangline.engines.kubernetes.foreign.service import Explain, ForeignPods
 from gangline.engines.kubernetes.foreign.volumes import claims_of_gang
 from gangline.engines.kubernetes.gangs import Gangs, GangState
+from gangline.engines.kubernetes.launch_order import startable, until_workers_reachable
 from gangline.engines.kubernetes.launching import Launcher, Owners
 from gangline.engines.kubernetes.logs import LogReader
 from gangline.engines.kubernetes.names import ReplicaKey
-from gangline.engines.kubernetes.news import Circumstances, main_state, pod_news, refused_by_node
+from gangline.engines.kubernetes.news import Circumstances, main_state, pod_news, refused_by_node, replica_lost
 from gangline.engines.kubernetes.outputs import OutputStore
 from gangline.engines.kubernetes.refusals import Refusal, RefusedError
 from gangline.engines.kubernetes.removal import Remover, may_outlive
@@ -135,20 +136,8 @@ class KubernetesEngine:
     async def run(self, gang: Gang) -> None:
         """Make the gang's replicas exist exactly as listed; see Engine."""
         await self._watcher.synced()
-        if self._gangs.has_ended(gang.id):
-            return
-        state = self._gangs.state(gang.id)
-        async with state.lock:
-            if state.taking_down is not None:
-                return
-            try:
-                if is_foreign(gang.spec):
-                    await self._binder.run(state, gang, self._launcher.namespace_of(gang))
-                else:
-                    await self._launch(state, gang)
-            except RefusedError as error:
-                refusal = error.refusal
-                self._fail(state, refusal.reason, refusal.message, permanent=refusal.permanent)
+        if not self._gangs.has_ended(gang.id):
+            await self._order(self._gangs.state(gang.id), gang)
 
     async def finish(self, gang: Gang) -> None:
         """Stop what still runs and report the outputs; see Engine."""
@@ -169,6 +158,7 @@ class KubernetesEngine:
             await self._remover.ask_to_end(self._remover.going(state, clean).values(), grace_seconds)
             return
         state.taking_down = self._spawn(self._take_down(state, grace_seconds, clean), name=f"stop {gang_id}")
+        state.changed.set()
 
     async def events(self) -> AsyncIterator[EngineEvent]:
         """Report what happens; see Engine."""
@@ -224,14 +214,37 @@ class KubernetesEngine:
 
     # Orders ------------------------------------------------------------------------------------------------
 
+    async def _order(self, state: GangState, gang: Gang | None = None) -> None:
+        """Carry out an order; without one, the last that came."""
+        async with state.lock:
+            gang = gang or state.gang
+            if gang is None or state.taking_down is not None:
+                return
+            try:
+                if is_foreign(gang.spec):
+                    await self._binder.run(state, gang, self._launcher.namespace_of(gang))
+                else:
+                    await self._launch(state, gang)
+            except RefusedError as error:
+                refusal = error.refusal
+                self._fail(state, refusal.reason, refusal.message, permanent=refusal.permanent)
+
     async def _launch(self, state: GangState, gang: Gang) -> None:
         self._adopt(state, gang)
         await self._launcher.adopt(state, gang)
         missing = self._missing(state, gang)
         self._release_unlisted(state, gang)
-        if missing:
-            await self._foreign.volumes.give_nodes(state.namespace, claims_of_gang(gang, missing, self.view.nodes))
-            await self._launcher.launch(state, gang, missing)
+        now = startable(gang, missing, self.view.pods_of(gang.id))
+        if now:
+            await self._foreign.volumes.give_nodes(state.namespace, claims_of_gang(gang, now, self.view.nodes))
+            await self._launcher.launch(state, gang, now)
+        waited, state.deferred = state.deferred, len(now) < len(missing)
+        if state.deferred and not waited:
+            self._spawn(self._launch_rest(state), name=f"launcher of {gang.id}")
+
+    async def _launch_rest(self, state: GangState) -> None:
+        while state.deferred and await until_workers_reachable(state, self.view):
+            await self._insistently(lambda: self._order(state))
 
     def _adopt(self, state: GangState, gang: Gang) -> None:
         unheard = {} if state.ordered else dict(self.view.pods_of(gang.id))
@@ -428,19 +441,11 @@ class KubernetesEngine:
 
     def _lose(self, state: GangState, key: ReplicaKey) -> None:
         if state.first(key, "ended"):
-            self._tell(
-                ReplicaLost(
-                    job_id=key.gang_id.job_id,
-                    at=self._clock.now(),
-                    attempt=key.gang_id.attempt,
-                    replica=key.replica,
-                    incarnation=key.incarnation,
-                    message="its pod is gone",
-                )
-            )
+            self._tell(replica_lost(key, "its pod is gone", at=self._clock.now()))
 
     def _fail(self, state: GangState, reason: str, message: str, *, permanent: bool = False) -> None:
         if state.first(None, "failed"):
+            state.changed.set()
             job_id, attempt = state.gang_id
             self._tell(
                 GangFailed(
@@ -461,11 +466,7 @@ class KubernetesEngine:
                 for key, pod in tuple(self.view.pods_of(state.gang_id).items()):
                     if key in state.leaving or (None, "failed") in state.told or self._binder.knows(state.gang_id):
                         continue
-                    try:
-                        reason = await stuck_reason(self._client, pod, now=self._clock.now())
-                    except KubeError as error:
-                        _log.debug("the events of %s cannot be read: %s", pod.metadata.name, error)
-                        continue
+                    reason = await stuck_reason(self._client, pod, now=self._clock.now())
                     if reason is not None:
                         self._fail(state, reason.reason, f"{key.replica}: {reason.message}")
 

@@ -21,6 +21,8 @@ class GangState:
     gang: Gang | None = None
     """The last order; None while nobody has ordered it in this life."""
     prepared: bool = False
+    deferred: bool = False
+    """Whether replicas were left out of the last launch until their peers run."""
     stock: Stock | None = None
     """The files that travel with the job, once they were found."""
     created: set[ReplicaKey] = field(default_factory=set)
@@ -40,6 +42,11 @@ class GangState:
     def ordered(self) -> bool:
         """Whether somebody asked for this gang, or for its end, in this life."""
         return self.gang is not None or self.taking_down is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether the attempt was told to end or was reported as failed: nothing of it need be created any more."""
+        return self.taking_down is not None or (None, "failed") in self.told
 
     def first(self, key: ReplicaKey | None, kind: str) -> bool:
         """Whether this is told for the first time; it is noted as told."""

@@ -19,9 +19,11 @@ from gangline.engines.kubernetes.kubeflow_pods import (
     our_labels,
     owner_to_plain,
 )
+from gangline.engines.kubernetes.launch_order import lasting_addresses
 from gangline.engines.kubernetes.names import ReplicaKey, replica_of
 from gangline.engines.kubernetes.pod import Plain
 from gangline.engines.kubernetes.refusals import Refusal, RefusedError
+from gangline.engines.kubernetes.watch import ClusterView
 from gangline.kube import (
     CONFIG_MAPS,
     PODS,
@@ -46,8 +48,9 @@ _PATIENCE_SECONDS = 15.0
 class KubeflowLauncher:
     """Creates what is missing of the gangs of Kubeflow jobs. ``slots`` limits the writes under way."""
 
-    def __init__(self, client: KubeClient, *, controller: str, slots: asyncio.Semaphore) -> None:
+    def __init__(self, client: KubeClient, view: ClusterView, *, controller: str, slots: asyncio.Semaphore) -> None:
         self._client = client
+        self._view = view
         self._controller = controller
         self._slots = slots
 
@@ -94,7 +97,8 @@ class KubeflowLauncher:
         await asyncio.gather(*removals)
 
     def _job(self, gang: Gang, kind: Kind, owner: OwnerReference | None) -> KubeflowGang:
-        return KubeflowGang(gang=gang, kind=kind, controller=self._controller, owner=owner)
+        lasting = lasting_addresses(gang, self._view.pods_of(gang.id))
+        return KubeflowGang(gang=gang, kind=kind, controller=self._controller, owner=owner, lasting_addresses=lasting)
 
     def _pods(self, job: KubeflowGang, replicas: Sequence[GangReplica]) -> list[Plain]:
         pods = list(kubeflow_pods(job, replicas))

@@ -11,6 +11,7 @@ from typing import Any
 from gangline.dialects.frameworks import Implementation, hostfile, slots_per_worker
 from gangline.dialects.frameworks.mpi import IMPLEMENTATION, mpi_environment
 from gangline.engines.kubernetes.kubeflow_pods import KubeflowGang, training_container
+from gangline.engines.kubernetes.launch_order import with_host_aliases
 from gangline.engines.kubernetes.mpi_shell import PROGRAM, shell_name, shell_secret, shell_staging
 from gangline.engines.kubernetes.names import Part
 from gangline.engines.kubernetes.pod import Plain, joined
@@ -79,7 +80,7 @@ def secret(job: KubeflowGang) -> Plain:
 
 
 def completed(job: KubeflowGang, replica: ReplicaId, pod: Plain) -> Plain:
-    """Give a pod of an MPIJob its name in the job's service, its role, and what its version mounts."""
+    """Give a pod of an MPIJob its name in the job's service, its role, its peers' names and what its version mounts."""
     spec = {**pod["spec"], "hostname": pod["metadata"]["name"], "subdomain": job.gang.spec.name}
     containers = spec["containers"]
     trains = training_container(job, containers)
@@ -90,7 +91,7 @@ def completed(job: KubeflowGang, replica: ReplicaId, pod: Plain) -> Plain:
         for container in containers
     ]
     spec["volumes"] = joined(volumes, spec.get("volumes"))
-    return {**pod, "spec": spec}
+    return with_host_aliases({**pod, "spec": spec}, replica, job.addresses, job.lasting_addresses)
 
 
 def _container(

@@ -7,7 +7,7 @@ Names are upstream's too and repeat from attempt to attempt; the labels tell whi
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +40,8 @@ class KubeflowGang:
     kind: Kind
     controller: str
     owner: OwnerReference | None
+    lasting_addresses: Mapping[ReplicaId, str] = field(default_factory=dict)
+    """Where an MPI launcher's workers are; see ``launch_order``."""
 
     @cached_property
     def manifest_spec(self) -> Plain:

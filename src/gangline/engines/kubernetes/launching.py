@@ -11,6 +11,7 @@ from gangline.engines.kubernetes import mpi_shell, names
 from gangline.engines.kubernetes.capacity import gpu_resource
 from gangline.engines.kubernetes.gangs import GangState
 from gangline.engines.kubernetes.kubeflow_launching import KubeflowLauncher
+from gangline.engines.kubernetes.launch_order import lasting_addresses
 from gangline.engines.kubernetes.manifests import (
     Surroundings,
     gang_to_hosts,
@@ -86,7 +87,7 @@ class Launcher:
         self._sender = Sender(client, controller=controller, code_directory=code_directory)
         self._owners = owners
         self._slots = asyncio.Semaphore(concurrency)
-        self._kubeflow = KubeflowLauncher(client, controller=controller, slots=self._slots)
+        self._kubeflow = KubeflowLauncher(client, view, controller=controller, slots=self._slots)
         self._solo_ready: set[str] = set()
         self._solo_lock = asyncio.Lock()
         self._classes_lock = asyncio.Lock()
@@ -176,6 +177,7 @@ class Launcher:
             gpu_resources={node: gpu_resource(self._view.nodes.get(node)) for node in nodes},
             priority_classes=await self._classes(),
             mover_image=self._mover_image,
+            lasting_addresses=lasting_addresses(gang, self._view.pods_of(gang.id)),
         )
 
     async def _classes(self) -> tuple[tuple[int, str], ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from gangline.dialects.frameworks import Address, Team, hostfile, team_environment
 from gangline.engines.kubernetes import mpi_shell, names
+from gangline.engines.kubernetes.launch_order import with_host_aliases
 from gangline.engines.kubernetes.names import Part
 from gangline.engines.kubernetes.pod import DIRECTORIES, HOME, Plain, PodOrder, owned_metadata, replica_to_pod
 from gangline.engines.kubernetes.staging import Stock, gang_to_staging, moves_to_data
@@ -37,6 +38,8 @@ class Surroundings:
     stock: Stock = field(default_factory=Stock)
     mover_image: str | None = None
     """The image that moves data; None for each role's own."""
+    lasting_addresses: Mapping[ReplicaId, str] = field(default_factory=dict)
+    """Where an MPI launcher's workers are; see ``launch_order``."""
 
 
 def is_solo(spec: JobSpec) -> bool:
@@ -58,14 +61,15 @@ def gang_to_pods(gang: Gang, replicas: Iterable[GangReplica], around: Surroundin
 
     One by one, as they are asked for: a large gang's first pods are on their way while the last are still written.
     """
-    team = Team.of(gang.spec, addresses(gang))
+    where = addresses(gang)
+    team = Team.of(gang.spec, where)
     solo = is_solo(gang.spec)
     long = len(team.cluster_text) > _LONG_VALUE
     staging = gang_to_staging(gang.spec, _shared_name(gang), around.stock, mover_image=around.mover_image)
     if mpi_shell.has_shell(gang.spec):
         staging += mpi_shell.shell_staging(_shared_name(gang))
     for replica in replicas:
-        yield replica_to_pod(
+        pod = replica_to_pod(
             PodOrder(
                 gang=gang,
                 replica=replica,
@@ -80,6 +84,7 @@ def gang_to_pods(gang: Gang, replicas: Iterable[GangReplica], around: Surroundin
                 wrapper=mpi_shell.wrapper(gang.spec, replica.id.role),
             )
         )
+        yield with_host_aliases(pod, replica.id, where, around.lasting_addresses)
 
 
 def gang_to_service(gang: Gang, around: Surroundings) -> Plain | None:

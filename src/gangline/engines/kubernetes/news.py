@@ -53,7 +53,7 @@ def pod_news(key: ReplicaKey, pod: Pod, around: Circumstances) -> Iterator[GangE
     elif state.terminated is not None and state.terminated.started_at is not None and not _never_ran(state.terminated):
         yield _started(key, state.terminated.started_at, around)
     if (loss := _loss(pod, state, around)) is not None:
-        yield _lost(key, loss, around)
+        yield replica_lost(key, loss, at=around.now)
     elif state.terminated is not None:
         yield _exited(key, pod, state.terminated, around)
     elif (failure := _hopeless(pod)) is not None and not around.ordered_away:
@@ -221,10 +221,11 @@ def _exited(key: ReplicaKey, pod: Pod, ended: ContainerTerminated, around: Circu
     )
 
 
-def _lost(key: ReplicaKey, message: str, around: Circumstances) -> ReplicaLost:
+def replica_lost(key: ReplicaKey, message: str, *, at: Timestamp) -> ReplicaLost:
+    """Write the news that a replica's pod is gone, or as good as gone."""
     return ReplicaLost(
         job_id=key.gang_id.job_id,
-        at=around.now,
+        at=at,
         attempt=key.gang_id.attempt,
         replica=key.replica,
         incarnation=key.incarnation,
