@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangline.dialects.frameworks import replica_environment
+from gangline.dialects.frameworks import Team, team_environment
 from gangline.engines.local.keeper.launch import MARKER
 from gangline.engines.local.layout import Layout
 from gangline.model import Framework, Gang, GangReplica, ReplicaId
@@ -68,8 +68,8 @@ class GangEnvironment:
 
     layout: Layout
     gang: Gang
+    team: Team
     token: str
-    addresses: Mapping[ReplicaId, tuple[str, int]]
     shared: Mapping[str, str]
 
     @classmethod
@@ -94,7 +94,7 @@ class GangEnvironment:
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             **(_UNBOUND_RANKS if gang.spec.framework is Framework.MPI else {}),
         }
-        return cls(layout=layout, gang=gang, token=token, addresses=addresses, shared=shared)
+        return cls(layout=layout, gang=gang, team=Team.of(gang.spec, addresses), token=token, shared=shared)
 
     def of_replica(self, replica: GangReplica, *, gpus: tuple[str, ...]) -> dict[str, str]:
         """Return the whole environment of one replica."""
@@ -107,12 +107,8 @@ class GangEnvironment:
             "GANGLINE_METRICS": str(self.layout.metrics(self.gang.id, str(replica.id))),
             "CUDA_VISIBLE_DEVICES": ",".join(gpus),
         }
-        framework = replica_environment(
-            self.gang.spec,
-            replica.id,
-            addresses=self.addresses,
-            hostfile_path=f"{attempt}/hostfile",
-            remote_shell=f"{attempt}/remote-shell",
+        framework = team_environment(
+            self.team, replica.id, hostfile_path=f"{attempt}/hostfile", remote_shell=f"{attempt}/remote-shell"
         )
         # Last, because it is how the replica's processes are found again: a user may not take it away by accident.
         return {**self.shared, **own, **framework, MARKER: f"{self.token}:{replica.id}"}

@@ -108,7 +108,7 @@ class OrderWriter:
     def _replica(
         self, environments: GangEnvironment, replica: GangReplica, given: tuple[list[int], dict[str, int]]
     ) -> ReplicaOrder:
-        gang, address, (cpus, gpu_millis) = environments.gang, environments.addresses[replica.id][0], given
+        gang, address, (cpus, gpu_millis) = environments.gang, environments.team.addresses[replica.id][0], given
         role = gang.spec.role(replica.id.role)
         if not role.command:
             raise NoCommandError(role.name)
