@@ -13,7 +13,7 @@ import msgspec
 
 from gangline.engines.interface import EngineEvent
 from gangline.engines.local.keeper import processes
-from gangline.engines.local.keeper.launch import MARKER
+from gangline.engines.local.keeper.launch import MARKER, make_scratch
 from gangline.engines.local.keeper.records import Status
 from gangline.engines.local.layout import Layout
 from gangline.engines.local.metrics import MetricTail
@@ -188,9 +188,18 @@ class GangLink:
             )
         except OSError as error:
             raise EngineError(f"no keeper could be started: {error}") from error
+        if not order.code_archive:
+            # The keeper's interpreter needs a while to start: its replicas' directories are there when it has.
+            await asyncio.to_thread(self._make_scratch, order)
         _, problem = await process.communicate()
         if process.returncode:
             raise EngineError(f"the keeper could not start: {problem.decode(errors='replace').strip()}")
+
+    def _make_scratch(self, order: Order) -> None:
+        """Do some of the keeper's work. What cannot be made here it will try itself, and tell why it could not."""
+        with contextlib.suppress(OSError):
+            for replica in order.replicas:
+                make_scratch(f"{self._directory}/scratch/{replica.name}")
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         try:

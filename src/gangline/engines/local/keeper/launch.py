@@ -139,7 +139,7 @@ def _fork_starter(share: list[Launch], gang_group: cgroups.GangGroup | None) -> 
 def _launch_one(each: Launch, gang_group: cgroups.GangGroup | None) -> None:
     order = each.order
     try:
-        _make_scratch(each.home)
+        make_scratch(each.home)
     except OSError as error:
         each.message = f"its directories cannot be made: {error.strerror}"
         return
@@ -164,12 +164,13 @@ def _run_ahead(launches: list[Launch]) -> None:
     """
     with contextlib.suppress(OSError):
         for each in launches:
-            _make_scratch(each.home)
+            make_scratch(each.home)
             if each.group is not None:
                 os.mkdir(each.group)
 
 
-def _make_scratch(home: str) -> None:
+def make_scratch(home: str) -> None:
+    """Make a replica's directories, as far as they are not there."""
     for folder in SCRATCH_FOLDERS:
         with contextlib.suppress(FileExistsError):
             os.mkdir(home + folder, mode=0o700)
