@@ -17,6 +17,7 @@ import platform
 import shutil
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +30,12 @@ from gangline.sdk import Client, load_sweep
 from gangline.sweeps import trial_to_job
 from gangline.sweeps.samplers import GridSampler
 
+STAMP = time.strftime("-%H%M%S")
+"""A cluster keeps the sweeps of earlier runs: each run has names of its own."""
 HERE = Path(__file__).resolve().parent
 MEMORY_MIB = 512
+LATE_SECONDS = 10
+"""On a cluster the last numbers of a job may arrive a moment after its end."""
 
 
 def main():
@@ -137,7 +142,7 @@ def sweep_for(client, options, workers, name):
 
 
 def run_grid(client, options, workers):
-    name = f"grid-{workers}-workers"
+    name = f"grid-{workers}-workers{STAMP}"
     client.sweeps.submit(sweep_for(client, options, workers, name))
     done = client.sweeps.wait(name)
     trials = [trial_figures(client, trial) for trial in done.trials]
@@ -154,16 +159,22 @@ def trial_figures(client, trial):
 
 def run_single(client, options, workers):
     """One job alone on one node: what more workers cost at the start and gain later."""
-    sweep = sweep_for(client, options, workers, f"single-{workers}")
+    sweep = sweep_for(client, options, workers, f"single-{workers}{STAMP}")
     middle = {"hidden-layers": "2", "learning-rate": "0.01", "epochs": str(options.epochs)}
     assignment = replace(GridSampler().propose(sweep, [], {})[0], values=middle)
-    job = client.submit(trial_to_job(sweep, assignment))
+    # A job of its own, no trial: there is no sweep whose code it could use.
+    job = client.submit(replace(trial_to_job(sweep, assignment), labels={}))
     return {"workers": workers} | job_figures(client, client.wait(job.id))
 
 
 def job_figures(client, job):
     """Times, accuracy and the curve of a job that is over, from the numbers that its chief reported last."""
-    result = {metric.name: metric.value for metric in client.latest_metrics(job.id)}
+    deadline = time.monotonic() + LATE_SECONDS
+    while True:
+        result = {metric.name: metric.value for metric in client.latest_metrics(job.id)}
+        if "seconds" in result or job.phase != "COMPLETED" or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
     running = next((entry.at for entry in job.history if entry.phase == "PROCESSING"), job.created_at)
     points = client.metrics(job.id, name="accuracy")
     return {
