@@ -253,3 +253,8 @@ class Scenario:
         for name, added in self.grows.items():
             got = got_grows[JobId(name)]
             assert (where(got) if isinstance(added, Mapping) else sorted(str(one) for one in got)) == added, name
+
+
+def fill(name: str, count: int, on: str, **more: Any) -> list[Job]:
+    """``count`` running jobs of one GPU each on one node."""
+    return [running(job(f"{name}{i}", **more), {on: 1}) for i in range(count)]
