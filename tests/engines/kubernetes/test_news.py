@@ -17,10 +17,16 @@ BEGAN = "2026-01-01T00:00:00Z"
 ENDED = "2026-01-01T00:01:00Z"
 
 
-def make_pod(state: dict[str, Any] | None = None, *, deleted: str | None = None, **status: Any) -> Pod:
+def make_pod(
+    state: dict[str, Any] | None = None,
+    *,
+    deleted: str | None = None,
+    labels: dict[str, str] | None = None,
+    **status: Any,
+) -> Pod:
     containers = [{"name": "main", "state": state}] if state else []
     body = {
-        "metadata": {"name": "pod", **({"deletionTimestamp": deleted} if deleted else {})},
+        "metadata": {"name": "pod", "labels": labels or {}, **({"deletionTimestamp": deleted} if deleted else {})},
         "spec": {
             "nodeName": "node-1",
             "terminationGracePeriodSeconds": 30,
@@ -36,10 +42,31 @@ def terminated(code: int, **fields: Any) -> dict[str, Any]:
 
 
 RUNNING = {"running": {"startedAt": BEGAN}}
+KUBEFLOW = {"training.kubeflow.org/job-name": "job"}
 CASES: dict[str, tuple[Pod, dict[str, bool], list[tuple[type, Any]]]] = {
     "waiting to be created": (make_pod({"waiting": {"reason": "ContainerCreating"}}), {}, []),
     "running": (make_pod(RUNNING), {}, [(ReplicaStarted, None)]),
     "exited": (make_pod(terminated(3)), {}, [(ReplicaStarted, None), (ReplicaExited, 3)]),
+    "of Kubeflow, ended before its phase says that it began": (
+        make_pod(terminated(0), labels=KUBEFLOW, phase="Pending"),
+        {},
+        [(ReplicaStarted, None)],
+    ),
+    "of Kubeflow, ended, and its phase has caught up": (
+        make_pod(terminated(0), labels=KUBEFLOW, phase="Succeeded"),
+        {},
+        [(ReplicaStarted, None), (ReplicaExited, 0)],
+    ),
+    "of Kubeflow, ended before its phase says that it began, and gone": (
+        make_pod(terminated(0), labels=KUBEFLOW, phase="Pending"),
+        {"gone": True},
+        [(ReplicaStarted, None), (ReplicaExited, 0)],
+    ),
+    "of ours, ended before its phase says that it began": (
+        make_pod(terminated(0), phase="Pending"),
+        {},
+        [(ReplicaStarted, None), (ReplicaExited, 0)],
+    ),
     "out of memory": (
         make_pod(terminated(137, reason="OOMKilled")),
         {},

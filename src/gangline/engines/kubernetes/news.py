@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from gangline.dialects.kubeflow.status import JOB_NAME_LABEL
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER, MAIN_CONTAINER
 from gangline.engines.kubernetes.refusals import HOPELESS_WAITS, Refusal, is_node_refusal
@@ -55,7 +56,8 @@ def pod_news(key: ReplicaKey, pod: Pod, around: Circumstances) -> Iterator[GangE
     if (loss := _loss(pod, state, around)) is not None:
         yield replica_lost(key, loss, at=around.now)
     elif state.terminated is not None:
-        yield _exited(key, pod, state.terminated, around)
+        if around.gone or around.node_lost or not _is_phase_behind(pod):
+            yield _exited(key, pod, state.terminated, around)
     elif (failure := _hopeless(pod)) is not None and not around.ordered_away:
         yield GangFailed(
             job_id=key.gang_id.job_id,
@@ -65,6 +67,20 @@ def pod_news(key: ReplicaKey, pod: Pod, around: Circumstances) -> Iterator[GangE
             message=f"{key.replica}: {failure.message}",
             permanent=failure.permanent,
         )
+
+
+def _is_phase_behind(pod: Pod) -> bool:
+    """Whether clients of Kubeflow would still believe that a pod has not begun although all of it has ended.
+
+    A kubelet tells the end of a short program first and the phase that follows from it moments later. Clients that
+    waited for the job's end skip pods that are Pending when they read logs, so that job has not ended yet.
+    """
+    return (
+        pod.status.phase == "Pending"
+        and JOB_NAME_LABEL in pod.metadata.labels
+        and pod.metadata.deletion_timestamp is None
+        and all(container.state.terminated is not None for container in pod.status.container_statuses)
+    )
 
 
 def refused_by_node(pod: Pod) -> bool:
