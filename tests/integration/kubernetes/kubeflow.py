@@ -22,7 +22,7 @@ from gangline.kube import (
 from gangline.model import Job, JobId
 from gangline.storage.interface import Store
 from gangline.testing.cluster import BUSYBOX
-from tests.integration.kubernetes.world import PATIENCE_SECONDS, World
+from tests.integration.kubernetes.world import PATIENCE_SECONDS, World, eventually
 
 OBEY = "until [ -e /tmp/exit ]; do sleep 0.1; done; exit $(cat /tmp/exit)"
 """What an obedient replica runs: it exits with the code it is told."""
@@ -110,6 +110,15 @@ class Play:
             lambda found: conditions(found).get(type_) == "True" and not state(found)["holding"], seconds
         )
 
+    async def until_replaced(self, replica: str, uid: str) -> None:
+        """Wait until another pod runs in the place of the one with this uid."""
+
+        async def replaced() -> bool:
+            pod = (await self.pods()).get(replica)
+            return pod is not None and pod.metadata.uid != uid and pod.status.phase == "Running"
+
+        await eventually(replaced)
+
     async def job(self) -> Job:
         """The job as Gangline's own store has it."""
         return await self.world.store.get(JobId(self.uid))
@@ -167,5 +176,6 @@ def conditions(found: GenericObject) -> dict[str, str]:
 
 def state(found: GenericObject) -> Plain:
     """Gangline's own record in an object."""
-    kept: Plain = (found.status.get("gangline") or {}).get("state") or {"holding": False, "attempt": 0}
+    text = (found.status.get("gangline") or {}).get("record")
+    kept: Plain = json.loads(text)["state"] if text else {"holding": False, "attempt": 0}
     return kept

@@ -23,6 +23,7 @@ def _place(name: str) -> Mapping[str, Any]:
         "policy": spec["policy"]["properties"],
         "placement": spec["placement"]["properties"],
         "data": spec["data"]["properties"],
+        "role placement": spec["roles"]["additionalProperties"]["properties"]["placement"]["properties"],
         "toleration": spec["placement"]["properties"]["tolerations"]["items"]["properties"],
     }
     return places[name]
@@ -35,6 +36,7 @@ def _place(name: str) -> Mapping[str, Any]:
         ("role", fields.ROLE),
         ("policy", fields.POLICY),
         ("placement", fields.PLACEMENT),
+        ("role placement", fields.NODES),
         ("data", fields.DATA),
         ("toleration", fields.TOLERATION),
     ],

@@ -82,13 +82,6 @@ def test_the_status_holds_the_whole_record_beside_upstreams_words() -> None:
     assert (kept.job, kept.journal, kept.recorded) == (job, (record,), True)
 
 
-def test_what_no_longer_holds_is_taken_out_of_the_status_by_name() -> None:
-    job = run_job(read(TFJOBS, tfjob()).job)
-    worker = TFJOBS.status(entered(job, Phase.COMPLETED), [])["replicaStatuses"]["Worker"]
-    assert worker["active"] is None, "a merge patch would leave the old number"
-    assert TFJOBS.status(job, [])["gangline"]["state"]["retry_at"] is None
-
-
 @pytest.mark.parametrize(
     ("annotation", "installation", "want"),
     [

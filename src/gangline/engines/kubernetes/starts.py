@@ -11,7 +11,7 @@ from gangline.engines.kubernetes.gangs import GangState
 from gangline.lifecycle.events import ReplicaStarted
 from gangline.model import GangId
 
-_HELD_SECONDS = 0.5
+_HELD_SECONDS = 2.0
 
 
 class Starts:

@@ -10,8 +10,8 @@ from gangline.dialects.kubeflow.status import OPERATOR_LABEL
 from gangline.kube import PODS, GenericObject, KubeClient
 from gangline.storage.interface import Record
 from gangline.storage.kubernetes.kubeflow_past import taken_over
+from gangline.storage.kubernetes.record_text import appended
 from gangline.storage.kubernetes.records import Kept
-from gangline.storage.kubernetes.wire import appended
 
 
 async def take_over(client: KubeClient, item: GenericObject, kept: Kept) -> Kept:
@@ -28,7 +28,6 @@ async def take_over(client: KubeClient, item: GenericObject, kept: Kept) -> Kept
     entry = job.history[-1]
     record = Record(job_id=job.id, at=entry.at, reason=entry.reason, message=entry.message, phase=job.phase)
     journal = appended(kept.journal, [record])
-    patch = {"metadata": {"resourceVersion": str(kept.job.version)}, "status": kept.kind.status(job, journal)}
-    answer = await client.patch(kept.kind.resource, kept.name, patch, namespace=kept.namespace, subresource="status")
+    answer = await client.replace(kept.kind.resource, kept.with_status(job, journal), subresource="status")
     version = int(answer.metadata.resource_version)
     return replace(kept, job=replace(job, version=version), journal=journal, inherited=False)

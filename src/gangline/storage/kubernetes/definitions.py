@@ -148,10 +148,9 @@ _JOB_STATUS = _object(
         "startedAt": _TEXT,
         "finishedAt": _TEXT,
         "explanation": _object({"sentences": _list(_TEXT), "facts": _ANYTHING}),
-        "conditions": {**_list(_CONDITION), "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        "conditions": _list(_CONDITION),
         "history": _list(_object({"phase": _TEXT, "at": _TEXT, "reason": _TEXT, "message": _TEXT})),
-        "journal": _list(_ANYTHING),
-        "state": _ANYTHING,
+        "record": _TEXT,
     }
 )
 _QUEUE_SPEC = _object(

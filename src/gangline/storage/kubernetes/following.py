@@ -23,6 +23,8 @@ _DISCOVERY_SECONDS = 15.0
 """How often it is asked whether a kind of job object has been installed or removed."""
 _GREETING_SECONDS = 1.5
 """How long a new job may wait for its first change before its status is written for its own sake."""
+_GREETING_PAUSE_SECONDS = 0.04
+"""Between two such writes: of hundreds of new jobs most have their first change before it is their turn."""
 
 
 class Listener(Protocol):
@@ -59,6 +61,7 @@ class Follower:
         self._clock = clock
         self._announcer = announcer
         self._greetings: set[asyncio.Task[None]] = set()
+        self._turn_to_greet = asyncio.Lock()
         self._watches: dict[RecordKind, asyncio.Task[None]] = {}
 
     async def follow(self) -> None:
@@ -153,16 +156,16 @@ class Follower:
         """Show in its status that a job was seen, unless something happens to it soon, which shows the same."""
         if kept.job.placeable:
             await asyncio.sleep(_GREETING_SECONDS)
-        if self._objects.known.get(kept.job.id) is not kept:
-            return
-        patch = {
-            "metadata": {"resourceVersion": str(kept.job.version)},
-            "status": kept.kind.status(kept.job, kept.journal),
-        }
+        async with self._turn_to_greet:
+            if self._objects.known.get(kept.job.id) is not kept:
+                return
+            await self._write_greeting(kept)
+            await asyncio.sleep(_GREETING_PAUSE_SECONDS)
+
+    async def _write_greeting(self, kept: Kept) -> None:
+        body = kept.with_status(kept.job, kept.journal)
         try:
-            await self._client.patch(
-                kept.kind.resource, kept.name, patch, namespace=kept.namespace, subresource="status"
-            )
+            await self._client.replace(kept.kind.resource, body, subresource="status")
         except ConflictError:
             return  # somebody else was quicker, and shows it
         except KubeError as error:

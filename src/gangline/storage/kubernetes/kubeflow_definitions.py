@@ -310,6 +310,6 @@ _STATUS: Schema = {
         "startTime": _MOMENT,
         "completionTime": _MOMENT,
         "lastReconcileTime": _MOMENT,
-        "gangline": _ANYTHING,
+        "gangline": {"type": "object", "properties": {"record": _TEXT, "explanation": _ANYTHING}},
     },
 }

@@ -23,8 +23,9 @@ from gangline.model import Clock, Job, JobSpec, Phase, RoleName, RoleSpec, Tenan
 from gangline.storage.interface import Record
 from gangline.storage.kubernetes import wire
 from gangline.storage.kubernetes.announcements import record_to_event, subject_of
-from gangline.storage.kubernetes.explanations import plain_to_explanation
+from gangline.storage.kubernetes.explanations import ToldExplanation, explanation_to_plain, plain_to_explanation
 from gangline.storage.kubernetes.kubeflow_past import began_elsewhere, ended_elsewhere
+from gangline.storage.kubernetes.record_text import FIELD, INITIAL, KeptRecord, appended, read_record, record_to_text
 from gangline.storage.kubernetes.records import Kept, Plain, RecordKind
 
 STRICT = "gangline.dev/strict"
@@ -35,7 +36,6 @@ OWN = "gangline"
 _RESTING = frozenset({Phase.HALTING, Phase.HALTED})
 _SECOND_VERSION = "sshAuthMountPath"
 """The definition gives this field to every MPIJob that is written as ``v2beta1``, and to no other."""
-_COUNTS = ("active", "succeeded", "failed")
 _REASON_INVALID = "InvalidSpec"
 
 
@@ -63,44 +63,41 @@ class KubeflowRecords:
         """Read an object; see RecordKind."""
         metadata, own, complaint = item.metadata, _own(item), None
         try:
+            record = read_record(own, metadata.annotations)
             try:
                 translation = self._translate(item, tenant)
             except InvalidInputError as error:
-                if "state" not in own:
+                if record is None:
                     raise
-                complaint, translation = str(error), self._last_resort(item, own["state"], tenant)
+                complaint, translation = str(error), self._last_resort(item, record.state, tenant)
             if translation.managed_by is not None:
                 return None
-            job = self._recalled(own["state"], translation) if "state" in own else self._newborn(item, translation)
-            journal = tuple(msgspec.convert(record, Record) for record in own.get("journal") or ())
+            job = self._recalled(record, translation) if record is not None else self._newborn(item, translation)
         except (msgspec.MsgspecError, InvalidInputError) as error:
             raise StorageError(f"{self._kind.name} '{metadata.namespace}/{metadata.name}': {error}") from error
-        return Kept(
+        recorded = FIELD in own
+        return Kept.of(
+            item,
             kind=self,
-            job=replace(job, version=int(metadata.resource_version)),
-            journal=journal,
-            namespace=metadata.namespace,
-            name=metadata.name,
-            uid=metadata.uid,
-            finalizers=tuple(metadata.finalizers),
-            being_deleted=metadata.deletion_timestamp is not None,
+            job=job,
+            journal=record.journal if record is not None else (),
             told=plain_to_explanation(own.get("explanation")),
-            recorded="state" in own,
+            recorded=recorded,
             suspended=translation.suspended,
             complaint=complaint,
-            inherited="state" not in own and not job.finished and began_elsewhere(item.status),
+            inherited=not recorded and not job.finished and began_elsewhere(item.status),
         )
 
     def body(self, job: Job, records: Sequence[Record], *, namespace: str, name: str) -> Plain:
         """Write a new object: the manifest as its user wrote it; see RecordKind."""
         manifest = json.loads(job.spec.manifest_json or "{}")
         given = manifest.get("metadata") or {}
-        initial = msgspec.json.encode(wire.initial_record(job, records)).decode()
+        initial = record_to_text(job, appended((), records))
         metadata = {
             "name": name,
             "namespace": namespace,
             "labels": {**wire.checked_labels(job.spec.labels), wire.JOB_ID: job.id},
-            "annotations": {**(given.get("annotations") or {}), wire.INITIAL: initial},
+            "annotations": {**(given.get("annotations") or {}), INITIAL: initial},
         }
         spec = {**(manifest.get("spec") or {})}
         if _is_resting(job):
@@ -120,16 +117,12 @@ class KubeflowRecords:
         told = replace(translation.spec, labels=job.spec.labels, manifest_json=job.spec.manifest_json)
         return told == job.spec
 
-    def status(self, job: Job, journal: Sequence[Record]) -> Plain:
+    def status(self, job: Job, journal: Sequence[Record], told: ToldExplanation | None = None) -> Plain:
         """Write the status; see RecordKind."""
-        own: Plain = {"state": wire.state_of(job), "journal": wire.journal_to_plain(journal)}
-        if not job.placeable:
-            own["explanation"] = None
-        plain: Plain = {"startTime": None, "completionTime": None, **job_to_status(job, self._kind.name), OWN: own}
-        plain["replicaStatuses"] = {
-            name: {**dict.fromkeys(_COUNTS), **counts} for name, counts in plain["replicaStatuses"].items()
-        }
-        return plain
+        own: Plain = {FIELD: record_to_text(job, journal)}
+        if told is not None:
+            own["explanation"] = explanation_to_plain(told)
+        return {**job_to_status(job, self._kind.name), OWN: own}
 
     def change(self, kept: Kept, job: Job) -> Plain:
         """Write what requests change in the spec: suspension, replica counts, labels, the manifest; see RecordKind.
@@ -201,7 +194,7 @@ class KubeflowRecords:
     def _translate(self, item: GenericObject, tenant: Tenant) -> Translation:
         metadata: Plain = {"name": item.metadata.name, "namespace": tenant}
         labels = {key: value for key, value in item.metadata.labels.items() if key != wire.JOB_ID}
-        annotations = {key: value for key, value in item.metadata.annotations.items() if key != wire.INITIAL}
+        annotations = {key: value for key, value in item.metadata.annotations.items() if key != INITIAL}
         if labels:
             metadata["labels"] = labels
         if annotations:
@@ -221,19 +214,15 @@ class KubeflowRecords:
         suspended = (item.spec.get("runPolicy") or {}).get("suspend") is True
         return Translation(spec=spec, suspended=suspended)
 
-    def _recalled(self, state: Mapping[str, Any], translation: Translation) -> Job:
+    def _recalled(self, record: KeptRecord, translation: Translation) -> Job:
         """The kept state with the present spec, whose replica counts are what its author wants of a job that runs."""
-        job = msgspec.convert({**state, "spec": _ANY_SPEC}, Job)
+        job = record.job(translation.spec)
         spec = _with_roles_of(job, translation.spec)
         elastic = [role for role in spec.roles if role.elastic] if job.attempt else []
         return replace(job, spec=spec, scale=tuple(sorted((role.name, role.replicas) for role in elastic)))
 
     def _newborn(self, item: GenericObject, translation: Translation) -> Job:
-        job_id, at = wire.id_of(item), wire.created_at(item)
-        initial = item.metadata.annotations.get(wire.INITIAL)
-        if initial is not None:
-            return self._recalled(msgspec.json.decode(initial)["state"], translation)
-        job = new_job(job_id, translation.spec, at, halted=translation.suspended)
+        job = new_job(wire.id_of(item), translation.spec, wire.created_at(item), halted=translation.suspended)
         return ended_elsewhere(job, item.status) or job
 
     def _type_in(self, spec: JobSpec, role: RoleName) -> str:
@@ -241,10 +230,6 @@ class KubeflowRecords:
         written = json.loads(spec.manifest_json or "{}").get("spec", {}).get(self._kind.replicas_field) or {}
         wanted = self._kind.type_of(role)
         return next((name for name in written if name.casefold() == wanted.casefold()), wanted)
-
-
-_ANY_SPEC: Any = msgspec.to_builtins(JobSpec(name="any", roles=(RoleSpec(name=RoleName("any"), command=("any",)),)))
-"""Stands in while the state is converted: converting the real spec there and back would cost more than all the rest."""
 
 
 def _own(item: GenericObject) -> Mapping[str, Any]:

@@ -9,6 +9,8 @@ from gangline.storage.interface import Record
 from gangline.storage.kubernetes import wire
 from gangline.storage.kubernetes.announcements import record_to_event, subject_of
 from gangline.storage.kubernetes.definitions import JOBS
+from gangline.storage.kubernetes.explanations import ToldExplanation, explanation_to_plain
+from gangline.storage.kubernetes.record_text import FIELD
 from gangline.storage.kubernetes.records import Kept, Plain, RecordKind
 
 
@@ -31,9 +33,10 @@ class NativeRecords:
         """Keep whatever no other kind does; see RecordKind."""
         return True
 
-    def status(self, job: Job, journal: Sequence[Record]) -> Plain:
+    def status(self, job: Job, journal: Sequence[Record], told: ToldExplanation | None = None) -> Plain:
         """Write the status; see RecordKind."""
-        return wire.job_to_status(job, journal)
+        explanation = {} if told is None else {"explanation": explanation_to_plain(told)}
+        return wire.job_to_status(job, journal) | explanation
 
     def change(self, kept: Kept, job: Job) -> Plain:
         """Write a changed spec; see RecordKind."""
@@ -50,7 +53,7 @@ class NativeRecords:
         """Say why an object is no job; see RecordKind."""
         status = {"phase": Phase.FAILED.value, "reason": "InvalidJob", "message": message}
         told = {name: item.status.get(name) for name in status} == status
-        return None if told or "state" in item.status else status
+        return None if told or FIELD in item.status else status
 
     def wishes(self, kept: Kept, clock: Clock) -> Sequence[Event]:
         """Nothing: a native spec has no words for requests; see RecordKind."""

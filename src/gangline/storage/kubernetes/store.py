@@ -32,14 +32,10 @@ from gangline.storage.kubernetes.explanations import ToldExplanation, explanatio
 from gangline.storage.kubernetes.following import Follower, Listener
 from gangline.storage.kubernetes.metrics import MetricKeeper
 from gangline.storage.kubernetes.objects import JobObjects
+from gangline.storage.kubernetes.record_text import appended
 from gangline.storage.kubernetes.records import Kept, RecordKind
 from gangline.storage.kubernetes.sweeps import SweepObjects
-from gangline.storage.kubernetes.wire import (
-    NAME,
-    appended,
-    object_to_queue,
-    queue_to_object,
-)
+from gangline.storage.kubernetes.wire import NAME, object_to_queue, queue_to_object
 from gangline.storage.listing import (
     HINT_CANDIDATES,
     cursor_to_position,
@@ -136,11 +132,8 @@ class KubernetesStore:
         journal = appended(kept.journal, records)
         try:
             kept = await self._save_spec(kept, job)
-            guard = {"resourceVersion": str(kept.job.version)}
-            patch = {"metadata": guard, "status": kept.kind.status(job, journal)}
-            answer = await self._client.patch(
-                kept.kind.resource, kept.name, patch, namespace=kept.namespace, subresource="status"
-            )
+            body = kept.with_status(job, journal)
+            answer = await self._client.replace(kept.kind.resource, body, subresource="status")
         except KubeConflictError as error:
             found = await self._objects.fetch(job.id)
             raise StaleVersionError("job", job.id, expected=job.version, found=found.job.version) from error
@@ -154,6 +147,7 @@ class KubernetesStore:
             job=replace(job, version=int(answer.metadata.resource_version)),
             journal=journal,
             finalizers=tuple(answer.metadata.finalizers),
+            told=kept.told if job.placeable else None,
             recorded=True,
         )
         self._objects.known[job.id] = saved

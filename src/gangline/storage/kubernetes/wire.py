@@ -2,12 +2,11 @@
 
 The spec of the object is the job file's own, so that ``kubectl apply -f job.yaml`` works; only what a Kubernetes
 object keeps elsewhere moves: the tenant is the namespace, the queue and the priority stand in the spec. The status
-shows people where the job is (phase, conditions, history) and holds the whole record under ``state``.
+shows people where the job is (phase, conditions, history) and holds the whole record under ``record``.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,24 +34,20 @@ from gangline.model import (
 )
 from gangline.storage.interface import Record
 from gangline.storage.kubernetes.explanations import plain_to_explanation
+from gangline.storage.kubernetes.record_text import FIELD, INITIAL, appended, read_record, record_to_text
 from gangline.storage.kubernetes.records import Kept, RecordKind
 
 JOB_ID = "gangline.dev/job-id"
 NAME = "gangline.dev/name"
 """A label with the job's name, where the object has another because a namesake is still being deleted."""
-INITIAL = "gangline.dev/initial"
-"""An annotation with the state a job is born with: one write makes job and record."""
 FINALIZER = "gangline.dev/job"
 """Holds a deleted job until its gang is gone and what it held is free."""
-JOURNAL_LENGTH = 1000
-"""The newest records that are kept; the object must stay far below what etcd takes."""
 
 _SPEC_EXTRAS = ("queue", "priority", "origin", "manifest")
 _OWN_LABELS = (JOB_ID, NAME)
 _LABEL_KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _READY = frozenset({ReplicaState.RUNNING, ReplicaState.SUCCEEDED})
-_STATE_FIELDS = tuple(item.name for item in fields(Job) if item.name not in ("spec", "version"))
 
 
 def job_to_object(job: Job, records: Sequence[Record], *, namespace: str, name: str) -> dict[str, Any]:
@@ -60,7 +55,6 @@ def job_to_object(job: Job, records: Sequence[Record], *, namespace: str, name: 
     labels = {JOB_ID: job.id, **checked_labels(job.spec.labels)}
     if name != job.name:
         labels[NAME] = job.name
-    initial = initial_record(job, records)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -68,7 +62,7 @@ def job_to_object(job: Job, records: Sequence[Record], *, namespace: str, name: 
             "name": name,
             "namespace": namespace,
             "labels": labels,
-            "annotations": {INITIAL: msgspec.json.encode(initial).decode()},
+            "annotations": {INITIAL: record_to_text(job, appended((), records))},
             "finalizers": [FINALIZER],
         },
         "spec": spec_to_plain(job.spec),
@@ -78,28 +72,19 @@ def job_to_object(job: Job, records: Sequence[Record], *, namespace: str, name: 
 def object_to_job(item: GenericObject, tenant: Tenant, kind: RecordKind) -> Kept:
     """Read a job object, whoever made it; raises StorageError if its record is damaged or its spec is no job."""
     metadata = item.metadata
-    initial = metadata.annotations.get(INITIAL)
-    kept: dict[str, Any] = item.status if "state" in item.status else msgspec.json.decode(initial) if initial else {}
     try:
         spec = plain_to_spec(item, tenant)
-        if "state" in kept:
-            job = msgspec.convert({**kept["state"], "spec": msgspec.to_builtins(spec)}, Job)
-        else:
-            job = _newborn(item, spec)
-        journal = tuple(msgspec.convert(record, Record) for record in kept.get("journal") or ())
+        record = read_record(item.status, metadata.annotations)
+        job = record.job(spec) if record is not None else _newborn(item, spec)
     except (msgspec.MsgspecError, InvalidInputError) as error:
         raise StorageError(f"job '{metadata.namespace}/{metadata.name}' cannot be read: {error}") from error
-    return Kept(
+    return Kept.of(
+        item,
         kind=kind,
-        job=replace(job, version=int(metadata.resource_version)),
-        journal=journal,
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-        finalizers=tuple(metadata.finalizers),
-        being_deleted=metadata.deletion_timestamp is not None,
+        job=job,
+        journal=record.journal if record is not None else (),
         told=plain_to_explanation(item.status.get("explanation")),
-        recorded="state" in item.status,
+        recorded=FIELD in item.status,
     )
 
 
@@ -143,52 +128,21 @@ def job_to_status(job: Job, journal: Sequence[Record]) -> dict[str, Any]:
     """Write the status: what people read, and the whole record."""
     present = sum(1 for status in job.replicas if status.state in _READY)
     total = len(job.replicas) or sum(role.replicas for role in job.spec.roles)
-    outdated = {} if job.placeable else {"explanation": None}
+    moments = {"startedAt": moment(job.started_at), "finishedAt": moment(job.finished_at)}
     return {
-        **outdated,
         "phase": job.phase.value,
         "reason": job.reason,
         "message": job.message,
         "ready": f"{present}/{total}",
         "attempt": job.attempt,
-        "startedAt": moment(job.started_at),
-        "finishedAt": moment(job.finished_at),
+        **{name: at for name, at in moments.items() if at is not None},
         "conditions": _conditions(job),
         "history": [
             {"phase": entry.phase.value, "at": moment(entry.at), "reason": entry.reason, "message": entry.message}
             for entry in job.history
         ],
-        "journal": journal_to_plain(journal),
-        "state": state_of(job),
+        FIELD: record_to_text(job, journal),
     }
-
-
-def journal_to_plain(journal: Sequence[Record]) -> list[Any]:
-    """Write the newest records of a journal."""
-    return [msgspec.to_builtins(record) for record in journal[-JOURNAL_LENGTH:]]
-
-
-def appended(journal: Sequence[Record], records: Sequence[Record]) -> tuple[Record, ...]:
-    """Return the journal with more records, numbered on."""
-    last = journal[-1].number if journal else 0
-    return (*journal, *(replace(record, number=last + place) for place, record in enumerate(records, start=1)))
-
-
-def _numbered(records: Sequence[Record], *, after: int) -> list[Any]:
-    numbered = (replace(record, number=after + place) for place, record in enumerate(records, start=1))
-    return [msgspec.to_builtins(record) for record in numbered]
-
-
-def state_of(job: Job) -> dict[str, Any]:
-    """Write the record beside the spec. What is not set is null: in a merge patch that removes what was set before."""
-    whole: dict[str, Any] = msgspec.to_builtins(job)
-    return {name: whole[name] for name in _STATE_FIELDS}
-
-
-def initial_record(job: Job, records: Sequence[Record]) -> dict[str, Any]:
-    """Write the state a job is born with, for its annotation."""
-    state = {name: value for name, value in state_of(job).items() if value is not None}
-    return {"state": state, "journal": _numbered(records, after=0)}
 
 
 def _conditions(job: Job) -> list[dict[str, Any]]:
