@@ -4,6 +4,8 @@
 
 Both controllers are a process of their own on the same API server, one after the other, with the settings they ship
 with; the same client submits the same objects and watches the pods. A job counts as started when its four pods run.
+Before them the client itself creates the very objects of every job, pods already bound, and no controller is there:
+what the cluster takes for these objects alone is the limit of anybody who drives it.
 CPU times do not depend on what else the machine does, rates do.
 Upstream's pods are bound by kube-scheduler, Gangline's by Gangline. Upstream's webhook is not asked, which saves it a
 call per job. The operator is built once from its Go module (deploy/upstream, about two minutes on two cores).
@@ -16,6 +18,7 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import statistics
@@ -23,7 +26,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,11 +34,16 @@ from typing import Any
 
 from gangline.compose import SystemClock
 from gangline.controller import Controller
+from gangline.dialects import read_plain
+from gangline.dialects.kubeflow import KINDS
 from gangline.engines.kubernetes import KubernetesEngine, install
+from gangline.engines.kubernetes.kubeflow_pods import KubeflowGang, kubeflow_pods, kubeflow_services
 from gangline.kube import (
     NAMESPACES,
+    NODES,
     PODS,
     SECRETS,
+    SERVICES,
     Applied,
     GenericObject,
     KubeClient,
@@ -43,6 +51,7 @@ from gangline.kube import (
     Resource,
     load_access,
 )
+from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId
 from gangline.storage.kubernetes import DEFINITIONS, KubernetesStore, kubeflow_definitions
 from gangline.testing.cluster import BUSYBOX, Cluster
 from gangline.testing.cluster.build import find_go
@@ -56,6 +65,7 @@ REPLICAS = {"Chief": 1, "PS": 1, "Worker": 2}
 GANG = sum(REPLICAS.values())
 PATIENCE_SECONDS = 600
 TICKS = os.sysconf("SC_CLK_TCK")
+Complete = Callable[[int], Awaitable[None]]
 OPERATOR_MODULE = Path(__file__).parents[1] / "deploy" / "upstream" / "training-operator"
 OPERATOR_PACKAGE = "github.com/kubeflow/training-operator/cmd/training-operator.v1"
 OPERATOR_FOLDER = Path("/tmp/k8s-webhook-server/serving-certs")
@@ -106,8 +116,10 @@ class Outcome:
         }
 
 
-async def measure(cluster: Cluster, client: KubeClient, namespace: str, jobs: int, pid: int) -> Outcome:
-    """Submit all jobs and wait until the pods of the last one run."""
+async def measure(
+    cluster: Cluster, client: KubeClient, namespace: str, jobs: int, pid: int, complete: Complete | None = None
+) -> Outcome:
+    """Submit all jobs and wait until the pods of the last one run; ``complete`` is what the client does itself."""
     submitted: dict[str, float] = {}
     running: dict[str, set[str]] = {}
     outcome = Outcome(jobs=jobs)
@@ -139,6 +151,8 @@ async def measure(cluster: Cluster, client: KubeClient, namespace: str, jobs: in
         async with slots:
             submitted[f"job-{number}"] = time.monotonic()
             await client.create(TFJOBS, tfjob(number), namespace=namespace)
+            if complete is not None:
+                await complete(number)
 
     await asyncio.gather(*(submit(number) for number in range(jobs)))
     await asyncio.wait_for(task, PATIENCE_SECONDS)
@@ -165,6 +179,36 @@ def component_pids(cluster: Cluster) -> list[int]:
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+# Nobody ------------------------------------------------------------------------------------------------------
+
+
+async def by_hand(cluster: Cluster, client: KubeClient, namespace: str, jobs: int) -> Outcome:
+    """Create the objects of every job without anybody who watches over them."""
+    await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+    nodes = [item.metadata.name for item in (await client.list(NODES)).items or () if LABEL in item.metadata.labels]
+    places = itertools.cycle(map(NodeName, nodes))
+
+    async def complete(number: int) -> None:
+        document = tfjob(number)
+        document["metadata"]["namespace"] = namespace
+        (translation,) = read_plain({"apiVersion": "kubeflow.org/v1", "kind": "TFJob", **document})
+        spec = translation.spec
+        ids = [ReplicaId(role.name, index) for role in spec.roles for index in range(role.replicas)]
+        replicas = tuple(GangReplica(id=replica, node=next(places)) for replica in ids)
+        gang = Gang(id=GangId(JobId(spec.name), 1), spec=spec, replicas=replicas)
+        job = KubeflowGang(gang=gang, kind=KINDS["TFJob"], controller=namespace, owner=None)
+        await asyncio.gather(
+            *(client.create(SERVICES, body) for body in kubeflow_services(job, replicas)),
+            *(client.create(PODS, body) for body in kubeflow_pods(job, replicas)),
+        )
+
+    try:
+        return await measure(cluster, client, namespace, jobs, os.getpid(), complete)
+    finally:
+        await client.delete_all(PODS, labels=None, namespace=namespace, grace_seconds=0)
+        await client.delete(NAMESPACES, namespace)
 
 
 # Gangline ------------------------------------------------------------------------------------------------------
@@ -272,6 +316,8 @@ async def main(arguments: argparse.Namespace) -> None:
     results: dict[str, Outcome] = {}
     async with KubeClient(load_access(path=cluster.kubeconfig)) as client:
         await install(client, [*DEFINITIONS, *kubeflow_definitions()], lambda _: None)
+        name = f"nobodys-{uuid.uuid4().hex[:6]}"
+        results["nobody"] = await by_hand(cluster, client, name, min(arguments.jobs, 200))
         name = f"ours-{uuid.uuid4().hex[:6]}"
         results["gangline"] = await in_namespace(
             cluster, client, name, arguments.jobs, gangline(cluster.kubeconfig, name)
@@ -293,6 +339,7 @@ async def main(arguments: argparse.Namespace) -> None:
         )
     if "upstream" in results:
         print(f"gangline is {results['gangline'].rate / results['upstream'].rate:.1f} times as fast")
+    print(f"gangline reaches {results['gangline'].rate / results['nobody'].rate:.2f} of what the cluster takes")
     print(json.dumps(rows))
     if not arguments.keep:
         await asyncio.to_thread(cluster.down)

@@ -1,13 +1,15 @@
-"""What the local engine costs a CPU-bound command: the same program bare, bare on the same cores, and as a replica.
+"""What the local engine costs a CPU-bound command: the program bare and as a replica, at once and on the same core.
 
-Run: python bench/local_overhead.py [ROUNDS]. The bar is 1 %. The three take turns, and each program prints the wall and
-CPU seconds of its whole loop and of its fastest step, so that the fixed cost of a start (bench/local_start.py) is not
-part of the ratio. A replica keeps to cores of its own, so it is compared with the bare run that follows on the same
-cores. On a machine whose bare runs differ among themselves by more than the bar, only the fastest step of all rounds
-tells anything: whatever else runs can only slow a step down.
+Run: python bench/local_overhead.py [ROUNDS] [SECONDS]. The bar is 1 %. One after the other, two runs of the same
+program differ by far more than that wherever a machine has neighbours. So both run at the same time and take turns on
+one core every few milliseconds: whatever else happens to that core happens to both. Compared is the work that each did
+per second of its own CPU time; whatever the engine and the keeper of the replica used meanwhile is added. The fixed
+cost of a start is not part of it (bench/local_start.py).
 """
 
 import asyncio
+import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -24,22 +26,23 @@ from gangline.testing.engine_suite import NewsReader, place
 
 PROGRAM = """
 import os, sys, time
-if len(sys.argv) > 1:
-    os.sched_setaffinity(0, map(int, sys.argv[1].split(",")))
-wall, cpu, step_seconds = time.perf_counter(), time.process_time(), []
-total = 0
-for step in range(100):
-    begin = time.perf_counter()
+began, seconds = float(sys.argv[1]), float(sys.argv[2])
+cores = [min(os.sched_getaffinity(0))] if sys.argv[3] == "any" else [int(sys.argv[3])]
+os.sched_setaffinity(0, cores)
+print("core", cores[0], flush=True)
+time.sleep(max(0.0, began - time.time()))
+cpu, work, total = time.process_time(), 0, 0
+while time.time() < began + seconds:
     for number in range(20_000):
         total += number * number % 7
-    step_seconds.append(time.perf_counter() - begin)
-    print("step", step, "total", total)
-cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-print("seconds", time.perf_counter() - wall, time.process_time() - cpu, min(step_seconds), cores)
+    work += 1
+    if work % 100 == 0:
+        print("step", work, "total", total, flush=True)
+print("work", work, time.process_time() - cpu, flush=True)
 """
-COMMAND = (sys.executable, "-c", PROGRAM)
-Sample = tuple[float, float, float]
-BARE, SAME_CORES, REPLICA = "bare", "bare, same cores", "as a replica"
+TICKS = os.sysconf("SC_CLK_TCK")
+LEAD_SECONDS = 1.5
+"""How long before the first step both programs are started: nobody should start while the other one works."""
 
 
 class WallClock:
@@ -47,51 +50,69 @@ class WallClock:
         return Timestamp(time.time())
 
 
-def seconds_of(last_line: str) -> Sample:
-    _, wall, cpu, step, _ = last_line.split()
-    return float(wall), float(cpu), float(step)
+def work_per_second(last_line: str) -> tuple[float, float]:
+    _, work, cpu = last_line.split()
+    return int(work) / float(cpu), float(cpu)
 
 
-def run_bare(*arguments: str) -> str:
-    answer = subprocess.run((*COMMAND, *arguments), capture_output=True, text=True, check=True)
-    return answer.stdout.splitlines()[-1]
+def keeper_seconds() -> float:
+    """The CPU time of the processes that keep replicas; this one's children, and not the programs themselves."""
+    seconds = 0
+    for place_of in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (place_of / "stat").read_text().rpartition(")")[2].split()
+            if b"gangline.engines.local.keeper" in (place_of / "cmdline").read_bytes():
+                seconds += int(fields[11]) + int(fields[12])
+        except OSError:
+            continue
+    return seconds / TICKS
 
 
-async def run_replica(engine: LocalEngine, news: NewsReader, number: int) -> str:
+def own_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+async def one_round(engine: LocalEngine, news: NewsReader, number: int, seconds: float) -> tuple[float, float]:
+    """Return how much more work the bare program did, and the platform's own share of the replica's CPU time."""
     node = (await engine.nodes())[0].name
-    gang = place(make_spec(roles=(make_role(command=COMMAND),)), node, job_id=f"overhead-{number}")
+    began = str(time.time() + LEAD_SECONDS)
+    command = (sys.executable, "-c", PROGRAM, began, str(seconds))
+    gang = place(make_spec(roles=(make_role(command=(*command, "any")),)), node, job_id=f"overhead-{number}")
     await engine.run(gang)
+    first = [line.text async for line in engine.logs(LogQuery(job_id=gang.id.job_id, tail=1))]
+    while not first:
+        await asyncio.sleep(0.01)
+        first = [line.text async for line in engine.logs(LogQuery(job_id=gang.id.job_id, tail=1))]
+    bare = await asyncio.create_subprocess_exec(*command, first[0].split()[1], stdout=subprocess.PIPE)
+    await asyncio.sleep(float(began) - time.time())
+    platform = own_seconds() + keeper_seconds()
+    output = (await bare.communicate())[0].decode()
+    platform = own_seconds() + keeper_seconds() - platform
     await news.wait_for(ReplicaExited, count=number + 1)
     lines = [line.text async for line in engine.logs(LogQuery(job_id=gang.id.job_id, tail=1))]
     await engine.stop(gang.id, 1.0)
     await news.wait_for(GangStopped, count=number + 1)
-    return lines[-1]
+    bare_rate, _ = work_per_second(output.splitlines()[-1])
+    rate, cpu = work_per_second(lines[-1])
+    return bare_rate / rate - 1, platform / cpu
 
 
-async def main(rounds: int) -> None:
-    found: dict[str, list[Sample]] = {BARE: [], SAME_CORES: [], REPLICA: []}
+async def main(rounds: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as directory:
         engine = LocalEngine(Path(directory) / "engine", clock=WallClock())
         news = NewsReader(engine)
-        for number in range(rounds):
-            found[BARE].append(seconds_of(await asyncio.to_thread(run_bare)))
-            line = await run_replica(engine, news, number)
-            found[REPLICA].append(seconds_of(line))
-            found[SAME_CORES].append(seconds_of(await asyncio.to_thread(run_bare, line.split()[-1])))
+        found = [await one_round(engine, news, number, seconds) for number in range(rounds)]
         await news.close()
         await engine.close()
-    report(found)
+    slower = [100 * each for each, _ in found]
+    low, middle, high = statistics.quantiles(slower, n=4)
+    platform = 100 * statistics.median(share for _, share in found)
+    print(f"the program itself   {middle:+.2f} % (quartiles {low:+.2f}, {high:+.2f})")
+    print(f"engine and keeper    {platform:+.2f} % of its CPU time")
+    print(f"overhead             {middle + platform:+.2f} %")
 
 
-def report(found: dict[str, list[Sample]]) -> None:
-    for position, name in enumerate(("wall", "CPU")):
-        seconds = {way: [sample[position] for sample in samples] for way, samples in found.items()}
-        ratios = [kept / bare for kept, bare in zip(seconds[REPLICA], seconds[SAME_CORES], strict=True)]
-        low, middle, high = ((quartile - 1) * 100 for quartile in statistics.quantiles(ratios, n=4))
-        noise = (statistics.median(seconds[BARE]) / min(seconds[BARE]) - 1) * 100
-        print(f"{name:13} {middle:+.2f} % (quartiles {low:+.2f}, {high:+.2f}; bare runs differ by {noise:.1f} %)")
-    same, kept = (min(sample[2] for sample in found[way]) * 1000 for way in (SAME_CORES, REPLICA))
-    print(f"fastest step  {(kept / same - 1) * 100:+.2f} % (bare {same:.3f} ms, as a replica {kept:.3f} ms)")
-
-
-asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 31))
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    asyncio.run(main(int(given[0]) if given else 12, float(given[1]) if given[1:] else 5.0))

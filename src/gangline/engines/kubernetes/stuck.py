@@ -1,13 +1,16 @@
 """Finds out why a pod does not start when its status does not say: volumes that cannot be mounted, mostly."""
 
 import logging
+from collections.abc import Iterable
 
 from gangline.engines.kubernetes.refusals import Refusal
-from gangline.kube import EVENTS, KubeClient, KubeError, Pod
+from gangline.kube import EVENTS, Event, KubeClient, KubeError, Pod
 from gangline.model import Timestamp
 
 _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 8.0
+_TRIES = 3
+"""How often a kubelet must have failed at the same thing: it tries again by itself, and some things are only late."""
 _TELLING = {
     "FailedMount": "VolumeUnavailable",
     "FailedAttachVolume": "VolumeUnavailable",
@@ -15,6 +18,8 @@ _TELLING = {
     "FailedCreatePodSandBox": "SandboxFailed",
     "FailedScheduling": "DevicesUnavailable",
 }
+_SAID_ONCE = frozenset({"FailedScheduling"})
+"""What is said when it becomes true, and not again with every try."""
 
 
 async def stuck_reason(client: KubeClient, pod: Pod, *, now: Timestamp) -> Refusal | None:
@@ -28,8 +33,17 @@ async def stuck_reason(client: KubeClient, pod: Pod, *, now: Timestamp) -> Refus
     except KubeError as error:
         _log.debug("the events of %s cannot be read: %s", pod.metadata.name, error)
         return None
-    telling = [event for event in found.items or () if event.reason in _TELLING]
+    return reason_told(found.items or ())
+
+
+def reason_told(warnings: Iterable[Event]) -> Refusal | None:
+    """Return the last of a pod's warnings that means it will not start by itself."""
+    telling = [
+        event
+        for event in warnings
+        if event.reason in _TELLING and (event.reason in _SAID_ONCE or (event.count or 1) >= _TRIES)
+    ]
     if not telling:
         return None
-    last = max(telling, key=lambda event: event.last_timestamp or created)
+    last = max(telling, key=lambda event: event.last_timestamp.timestamp() if event.last_timestamp else 0.0)
     return Refusal(reason=_TELLING[last.reason], message=last.message, permanent=False)
