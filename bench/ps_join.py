@@ -5,11 +5,13 @@
 Newcomer: from the start of its process, and from `scale` of a running job, to its first confirmed push (target: one
 second). Start-up: from submission to all replicas running, and to the first push of the last worker, for 5 workers and
 for 1 (target: 1.3 x for the former). The median of several rounds. Beside it, the same Python with the same imports
-that does nothing else: what no parameter server can save.
+that does nothing else, and how much of the processor that takes in the best round: where workers outnumber processors
+it decides.
 """
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -40,7 +42,7 @@ with ps.connect({"w": np.zeros(1024, np.float32)}) as session:
     while not runtime.stopping():
         time.sleep(0.02)
 """
-IMPORTS = "import numpy; from gangline import ps, runtime"
+IMPORTS = "import numpy; from gangline import ps, runtime; ps.connect"
 
 
 def pushed_at(folder, workers):
@@ -71,10 +73,12 @@ def newcomer_by_process(folder):
     return found
 
 
-def bare_imports():
-    began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", IMPORTS], check=True)
-    return time.perf_counter() - began
+def bare(program):
+    """Seconds, and seconds of the processor, that a Python needs for a program."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([sys.executable, "-c", program], check=True)
+    seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def job(name, workers, folder):
@@ -120,13 +124,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, median of {options.rounds}")
-    bare, by_process, by_scale = [], [], []
+    imports, numpy_alone, by_process, by_scale = [], [], [], []
     starts = {1: [], 5: []}
     with Client.embedded() as client:
         for number in range(options.rounds):
             with tempfile.TemporaryDirectory() as folder:
                 by_process.append(newcomer_by_process(Path(folder)))
-            bare.append(bare_imports())
+            imports.append(bare(IMPORTS))
+            numpy_alone.append(bare("import numpy"))
             for workers, found in starts.items():
                 name = f"join-{workers}-{number}"
                 with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +140,9 @@ def main():
                         by_scale.append(newcomer_by_scale(client, Path(folder), name, workers))
                     client.cancel(name)
                     client.wait(name)
-    print(f"bare Python with the same imports                {median_ms(bare)}")
+    print(f"bare Python with the same imports                {median_ms([wall for wall, _ in imports])}")
+    ours, theirs = (min(processor for _, processor in found) for found in (imports, numpy_alone))
+    print(f"processor time of that, and with NumPy alone     {ours * 1e3:6.0f} ms, {ours / theirs:.2f} x")
     print(f"newcomer, process start to first push            {median_ms(by_process)}")
     print(f"newcomer, scale of a job to first push           {median_ms(by_scale)}")
     for part, what in enumerate(("all replicas running", "last worker's first push")):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def running_server_threads(
 
 
 class ServerProcess:
-    """A real server process that can be killed and started again at the same address."""
+    """A real server process that can be killed and started again at the same address. Killed at the end of `with`."""
 
     def __init__(self, address: str, home: Path, *options: str, cluster: Sequence[str] = ()) -> None:
         self.address = address
@@ -93,6 +94,12 @@ class ServerProcess:
         environment = os.environ | make_environment("ps", index, self._cluster, self._home)
         command = [sys.executable, "-m", "gangline.ps", *self._options]
         self._process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def kill(self) -> None:
         self._process.kill()
@@ -149,6 +156,6 @@ def flaky_session(model: dict[str, np.ndarray], server: str, *, index: int, chan
         return FlakyLink(address, chance, dice, worker)
 
     join = m.Join(worker, tensors, proposed=time.time_ns() // 1_000_000)
-    group = ServerGroup(server, dial, image, join, ps.Limits())
+    group = ServerGroup([server], dial, image, join, ps.Limits())
     group.begin()
     return Session(tensors, image, group)

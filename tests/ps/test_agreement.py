@@ -84,7 +84,7 @@ def test_when_nobody_says_anything_the_defaults_hold() -> None:
 
 
 def test_a_silent_observer_that_comes_first_leaves_the_choice_to_the_workers() -> None:
-    coordinator = Coordinator(("a:1",), Agreement(ps.Settings(from_workers=True)), lease_seconds=10.0)
+    coordinator = Coordinator("a:1", ("a:1",), Agreement(ps.Settings(from_workers=True)), lease_seconds=10.0)
     tensors = describe(ZEROS)
     coordinator.join(Join("chief-0", tensors, proposed=1, observer=True), 0.0)
 

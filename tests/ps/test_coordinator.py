@@ -4,7 +4,14 @@ import pytest
 from gangline.ps.agreement import Agreement
 from gangline.ps.blocks import Tensor
 from gangline.ps.coordinator import RECONNECT_SECONDS, Coordinator
-from gangline.ps.errors import OldMapError, ReplacedError, SettingsError, ShapeMismatchError, UnknownWorkerError
+from gangline.ps.errors import (
+    NotLeadError,
+    OldMapError,
+    ReplacedError,
+    SettingsError,
+    ShapeMismatchError,
+    UnknownWorkerError,
+)
 from gangline.ps.messages import Join, Joined
 from gangline.ps.settings import Settings
 from gangline.ps.shards import ShardPlan
@@ -14,8 +21,8 @@ PLAN = ShardPlan(20, 10, 1)
 LEASE = 10.0
 
 
-def make_coordinator(consistency: str = "async") -> Coordinator:
-    return Coordinator(("a:1",), Agreement(Settings(consistency=consistency)), lease_seconds=LEASE)
+def make_coordinator(consistency: str = "async", *, address: str = "a:1") -> Coordinator:
+    return Coordinator(address, ("a:1",), Agreement(Settings(consistency=consistency)), lease_seconds=LEASE)
 
 
 def join(coordinator: Coordinator, worker: str, now: float = 0.0, **fields: object) -> Joined:
@@ -163,36 +170,96 @@ def test_another_model_is_refused() -> None:
         coordinator.join(Join("x", (Tensor("w", "<f4", (11,)),), 1), 0.0)
 
 
+@pytest.mark.parametrize("servers", [(), ("a:1", "b:1", "b:1")], ids=["none", "twice"])
+def test_servers_that_cannot_be_are_refused(servers: tuple[str, ...]) -> None:
+    coordinator = make_coordinator()
+    join(coordinator, "w")
+
+    with pytest.raises(SettingsError, match="there must be one, and none twice"):
+        coordinator.propose(servers, until=20.0)
+
+
 @pytest.mark.parametrize(
-    "servers", [(), ("b:1",), ("b:1", "a:1"), ("a:1", "b:1", "b:1")], ids=["none", "other", "not first", "twice"]
+    ("withdrawn", "now"),
+    [pytest.param(False, 20.0, id="too late"), pytest.param(True, 1.0, id="withdrawn")],
 )
-def test_the_lead_stays_first_among_the_servers(servers: tuple[str, ...]) -> None:
+def test_a_map_is_put_in_force_in_its_time_or_not_at_all(withdrawn: bool, now: float) -> None:
     coordinator = make_coordinator()
     join(coordinator, "w")
+    proposed = coordinator.propose(("a:1", "b:1"), until=20.0).proposed
+    assert coordinator.moving
+    if withdrawn:
+        coordinator.withdraw(0.5)
 
-    with pytest.raises(SettingsError, match="must begin with the lead"):
-        coordinator.propose(servers)
+    with pytest.raises(OldMapError, match="not the one proposed"):
+        coordinator.commit(proposed, now)
+    assert coordinator.map.version == 1
 
 
-def test_a_map_that_does_not_follow_the_one_in_force_is_refused() -> None:
+def test_a_move_whose_mover_died_ends_by_itself_and_costs_nobody_the_lease() -> None:
     coordinator = make_coordinator()
-    join(coordinator, "w")
-    proposed = coordinator.propose(("a:1", "b:1"))
-    coordinator.commit(proposed)
+    joined = join(coordinator, "w")
+    coordinator.uploaded()
+    coordinator.propose(("b:1",), until=20.0)
+    coordinator.hand_over()
 
-    with pytest.raises(OldMapError, match="someone else was faster"):
-        coordinator.commit(proposed)
+    assert not coordinator.may_answer()
+    assert coordinator.expire(LEASE + 1) == []
+    assert coordinator.expire(20.0) == []
+
+    assert coordinator.may_answer()
+    coordinator.renew("w", joined.incarnation, 20.0)
+
+
+def test_the_next_lead_goes_on_where_the_lead_left_off() -> None:
+    lead, heir = make_coordinator("ssp:0"), make_coordinator("ssp:0", address="b:1")
+    fast, slow = join(lead, "fast"), join(lead, "slow")
+    lead.uploaded()
+    lead.advance("fast", fast.incarnation, 1)
+    grant = lead.take_shard("slow", slow.incarnation, PLAN)
+    assert grant
+    assert grant.shard
+    proposed = lead.propose(("b:1",), until=20.0).proposed
+
+    heir.take_over(lead.hand_over(), now=100.0)
+    with pytest.raises(NotLeadError, match="a:1 does"):
+        heir.may_answer()
+    lead.commit(proposed, now=1.0)
+    heir.adopt(proposed, now=105.0)
+
+    with pytest.raises(NotLeadError, match="b:1 does"):
+        lead.may_answer()
+    assert heir.may_answer()
+    assert heir.expire(104.0 + LEASE) == [], "leases begin when it leads"
+    assert not heir.advance("fast", fast.incarnation, 1)
+    heir.finish_shard("slow", slow.incarnation, grant.shard, grant.shard.stop)
+    assert heir.advance("slow", slow.incarnation, 1)
+    assert heir.advance("fast", fast.incarnation, 1)
+    assert heir.progress().examples_done == 10
+
+
+def test_what_a_slow_mover_brings_does_not_unseat_a_lead() -> None:
+    lead, heir = make_coordinator(), make_coordinator(address="b:1")
+    join(lead, "w")
+    lead.uploaded()
+    proposed = lead.propose(("b:1",), until=20.0).proposed
+    late = lead.hand_over()
+    lead.commit(proposed, now=1.0)
+    heir.adopt(proposed, now=1.0)
+
+    with pytest.raises(OldMapError, match="map 2 is in force"):
+        heir.take_over(late, now=30.0)
 
 
 def test_a_lead_restored_from_before_a_resize_takes_the_map_from_a_worker() -> None:
     before = make_coordinator()
     joined = join(before, "w")
     old = before.state()
-    newer = before.propose(("a:1", "b:1"))
+    newer = before.propose(("a:1", "b:1"), until=20.0).proposed
     after = make_coordinator()
     after.restore(old, now=0.0)
 
-    join(after, "w", incarnation=joined.incarnation, map=newer)
+    after.adopt(newer, now=0.0)
+    after.adopt(joined.map, now=0.0)
 
-    assert after.map == newer
-    assert join(after, "w", incarnation=joined.incarnation, map=joined.map).map == newer
+    assert join(after, "w", incarnation=joined.incarnation).map == newer

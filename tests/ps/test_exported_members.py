@@ -1,10 +1,26 @@
-import pkgutil
+import subprocess
+import sys
+
+import pytest
 
 from gangline import ps
 
 
-def test_public_names_are_listed_and_nothing_else_is_exported() -> None:
-    public = {name for name in vars(ps) if not name.startswith("_")}
-    modules = {module.name for module in pkgutil.iter_modules(ps.__path__)} - {"resize"}
+@pytest.mark.parametrize("name", ps.__all__)
+def test_every_public_name_can_be_used(name: str) -> None:
+    assert getattr(ps, name).__module__.startswith("gangline.ps.")
 
-    assert public - modules == set(ps.__all__)
+
+def test_only_the_public_names_are_shown() -> None:
+    assert dir(ps) == sorted(ps.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Conect'"):
+        _ = ps.Conect
+
+
+def test_a_worker_starts_without_what_only_servers_need() -> None:
+    program = "import sys; from gangline import ps; ps.connect; print(*(n for n in sys.modules if 'gangline.ps.' in n))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+
+    loaded = set(result.stdout.split())
+    assert "gangline.ps.session" in loaded
+    assert not loaded & {f"gangline.ps.{name}" for name in ("server", "service", "store", "snapshot", "resizing")}

@@ -21,7 +21,7 @@ def run(name: str, steps: int) -> tuple[np.ndarray, list[np.ndarray], np.ndarray
     optimizer = find_optimizer(name)
     for gradient in gradients:
         kept = gradient.copy()
-        optimizer.apply(value, gradient, state, 0.1)
+        optimizer(value, gradient, state, 0.1)
         np.testing.assert_array_equal(gradient, kept)
     return start, gradients, value
 
@@ -57,7 +57,7 @@ def test_adam_follows_its_formula() -> None:
 def test_the_type_of_the_parameters_is_kept(name: str) -> None:
     value, state = np.ones(4, np.float32), {}
 
-    find_optimizer(name).apply(value, np.ones(4, np.float32), state, 0.1)
+    find_optimizer(name)(value, np.ones(4, np.float32), state, 0.1)
 
     assert value.dtype == np.float32
     assert all(array.dtype == np.float32 for key, array in state.items() if key != "count")

@@ -1,12 +1,15 @@
 """Real processes, really killed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -14,24 +17,43 @@ import pytest
 
 from gangline import ps
 from gangline.runtime import rendezvous
-from tests.ps.gang import ServerProcess, free_address, make_environment, make_replica, wait_until
+from tests.ps.gang import (
+    DEADLINE_SECONDS,
+    JOB,
+    ServerProcess,
+    free_address,
+    make_environment,
+    make_replica,
+    wait_until,
+)
 
 WORKER = Path(__file__).parent / "worker_program.py"
 OPTIONS = ("--learning-rate", "1.0", "--snapshot-seconds", "0.1")
 ZEROS = {"w": np.zeros(50, np.float32)}
 ONES = {"w": np.ones(50, np.float32)}
+StartWorker = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    process = ServerProcess(free_address(), tmp_path / "checkpoints", *OPTIONS)
-    yield process
-    process.kill()
+    with ServerProcess(free_address(), tmp_path / "checkpoints", *OPTIONS) as process:
+        yield process
 
 
-def start_worker(server: ServerProcess, index: int, *arguments: str) -> "subprocess.Popen[bytes]":
-    environment = os.environ | make_environment("worker", index, [server.address])
-    return subprocess.Popen([sys.executable, str(WORKER), *arguments], env=environment)
+@pytest.fixture
+def start_worker() -> Iterator[StartWorker]:
+    """Starts workers of a server; those that are left at the end are killed."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(server: ServerProcess, index: int, *arguments: str) -> "subprocess.Popen[bytes]":
+        environment = os.environ | make_environment("worker", index, [server.address])
+        started.append(subprocess.Popen([sys.executable, str(WORKER), *arguments], env=environment))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 def snapshots(tmp_path: Path) -> list[Path]:
@@ -62,7 +84,7 @@ def test_a_killed_server_comes_back_and_every_push_counts_once(server: ServerPro
     ("elements", "steps", "limits"),
     [
         pytest.param(50, 60, ps.Limits(retained_bytes=1), id="memory for few pushes"),
-        pytest.param(18_000_000, 6, ps.Limits(), id="model larger than the memory for pushes"),
+        pytest.param(2_500_000, 6, ps.Limits(retained_bytes=8 << 20), id="model larger than the memory for pushes"),
     ],
 )
 def test_a_killed_server_loses_no_confirmed_push_however_few_a_worker_can_keep(
@@ -129,29 +151,34 @@ def test_a_server_that_lost_its_disk_is_rebuilt_from_a_worker(server: ServerProc
 
 
 def test_every_example_is_seen_although_a_worker_and_the_server_are_killed(
-    server: ServerProcess, tmp_path: Path
+    start_worker: StartWorker, tmp_path: Path
 ) -> None:
-    notes = [tmp_path / f"notes-{index}" for index in range(2)]
-    workers = [start_worker(server, index, str(notes[index]), "600", "2") for index in range(2)]
-    wait_until(lambda: all(note.exists() for note in notes), "both workers train")
-    workers[0].kill()
-    workers[0].wait()
-    server.kill()
-    server.start()
+    with ServerProcess(free_address(), tmp_path / "checkpoints", *OPTIONS, "--lease-seconds", "2") as server:
+        notes = [tmp_path / f"notes-{index}" for index in range(2)]
+        go_on = tmp_path / "go-on"
+        workers = [start_worker(server, index, str(notes[index]), "600", "2", str(go_on)) for index in range(2)]
+        wait_until(lambda: all(note.exists() for note in notes), "both workers are in the middle of a shard")
+        workers[0].kill()
+        workers[0].wait()
+        server.kill()
+        server.start()
+        go_on.touch()
 
-    assert workers[1].wait(60) == 0
+        assert workers[1].wait(2 * DEADLINE_SECONDS) == 0
     seen = Counter(word for note in notes for word in note.read_text().split())
     assert set(seen) == {f"{epoch}:{index}" for epoch in range(2) for index in range(600)}
 
 
-def test_a_stopped_worker_leaves_within_its_grace_and_its_shard_goes_on(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_stopped_worker_leaves_within_its_grace_and_its_shard_goes_on(
+    server: ServerProcess, start_worker: StartWorker, tmp_path: Path
+) -> None:
     notes = [tmp_path / f"notes-{index}" for index in range(2)]
     leaving = start_worker(server, 0, str(notes[0]), "600", "1")
     wait_until(notes[0].exists, "the worker trains")
     leaving.send_signal(signal.SIGTERM)
-    assert leaving.wait(10) == 0
+    assert leaving.wait(DEADLINE_SECONDS) == 0
 
-    assert start_worker(server, 1, str(notes[1]), "600", "1").wait(60) == 0
+    assert start_worker(server, 1, str(notes[1]), "600", "1").wait(2 * DEADLINE_SECONDS) == 0
     seen = Counter(word for note in notes for word in note.read_text().split())
     assert set(seen.values()) == {1}
     assert len(seen) == 600
@@ -178,7 +205,81 @@ def test_a_new_server_gets_its_share_by_itself(server: ServerProcess, tmp_path: 
     assert second.stop() == 0
 
 
-def test_killed_processes_leave_no_shared_memory_and_no_socket(server: ServerProcess, tmp_path: Path) -> None:
+def trained_under_bsp(directory: Path, *, lead_leaves: bool) -> bytes:
+    """Two workers and three servers; the first of them is removed halfway, or is not. The final values to the bit."""
+    addresses = [free_address() for _ in range(3)]
+    options = ("--consistency", "bsp", "--learning-rate", "0.1", "--snapshot-seconds", "0.1", "--lease-seconds", "120")
+    model = {f"t{number}": np.zeros(100, np.float32) for number in range(6)}
+
+    def train(index: int) -> None:
+        dice = np.random.default_rng(index)
+        while sessions[index].step < 60:
+            values = sessions[index].parameters
+            sessions[index].push_pull({name: dice.normal(size=100).astype(np.float32) + values[name] for name in model})
+
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(ServerProcess(address, directory, *options, cluster=addresses)) for address in addresses
+        ]
+        sessions = [
+            stack.enter_context(ps.connect(model, replica=make_replica(addresses, index))) for index in range(2)
+        ]
+        threads = stack.enter_context(ThreadPoolExecutor())
+        training = [threads.submit(train, index) for index in range(2)]
+        wait_until(lambda: sessions[0].step > 20 or training[0].done(), "the training is halfway")
+        if lead_leaves:
+            ps.resize(addresses[1:], job=JOB)
+            assert servers[0].stop() == 0
+        for worker in training:
+            worker.result(2 * DEADLINE_SECONDS)
+        with ps.connect(model, replica=make_replica(addresses, 2), observer=True) as newcomer:
+            want = addresses[1:] if lead_leaves else addresses
+            assert [peer.address for peer in newcomer._servers.peers] == want
+            return b"".join(newcomer.parameters[name].tobytes() for name in model)
+
+
+def test_removing_the_lead_in_the_middle_of_training_changes_no_bit(tmp_path: Path) -> None:
+    stays = trained_under_bsp(tmp_path / "stays", lead_leaves=False)
+    leaves = trained_under_bsp(tmp_path / "leaves", lead_leaves=True)
+
+    assert stays == leaves
+
+
+@pytest.mark.parametrize("disk", ["kept", "lost"])
+def test_a_lead_that_was_removed_and_starts_again_takes_its_place_behind_the_others(tmp_path: Path, disk: str) -> None:
+    addresses = first, second = free_address(), free_address()
+    home = tmp_path / "first"
+    model = {f"t{number}": np.zeros(100, np.float32) for number in range(4)}
+    ones = {name: np.ones(100, np.float32) for name in model}
+    with (
+        ServerProcess(first, home, *OPTIONS, cluster=addresses) as removed,
+        ServerProcess(second, tmp_path / "second", *OPTIONS, cluster=addresses),
+        ps.connect(model, replica=make_replica(addresses)) as session,
+    ):
+        session.push_pull(ones)
+        ps.resize([second], job=JOB)
+        session.push_pull(ones)
+        removed.kill()
+        if disk == "lost":
+            shutil.rmtree(home)
+        removed.start()
+
+        def is_back() -> bool:
+            with ps.connect(model, replica=make_replica(addresses, 1)) as newcomer:
+                assert newcomer.parameters["t0"][0] == -2, "the newcomer trains another model"
+                return len(newcomer._servers.peers) == 2
+
+        wait_until(is_back, "the first server has blocks again")
+        session.push_pull(ones)
+        for value in session.parameters.values():
+            np.testing.assert_array_equal(value, np.full(100, -3.0, np.float32))
+        session.progress()
+        assert [peer.address for peer in session._servers.peers] == [second, first]
+
+
+def test_killed_processes_leave_no_shared_memory_and_no_socket(
+    server: ServerProcess, start_worker: StartWorker, tmp_path: Path
+) -> None:
     before = set(os.listdir("/dev/shm"))  # noqa: PTH208 - names are all that is compared
     worker = start_worker(server, 0, str(tmp_path / "notes"), "100000", "1")
     wait_until((tmp_path / "notes").exists, "the worker trains")

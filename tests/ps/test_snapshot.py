@@ -22,6 +22,10 @@ def make_store() -> Store:
     return store
 
 
+def make_coordinator(address: str = "b:1") -> Coordinator:
+    return Coordinator(address, ("a:1",), Agreement(SETTINGS), lease_seconds=10.0)
+
+
 def push(store: Store, sequence: int) -> int:
     message = Push("w", 1, sequence, sequence, 1, (0,), (0,))
     return store.push(message, store.find((0,), 1), [np.ones(4, np.float32)]).durable
@@ -34,14 +38,14 @@ def save(snapshots: Snapshots) -> None:
 
 def restored(directory: Path) -> Store:
     store = Store(Agreement(SETTINGS))
-    assert Snapshots(directory, store, None).restore(0.0)
+    assert Snapshots(directory, store, make_coordinator()).restore(0.0)
     return store
 
 
 def test_values_optimizer_state_and_sequences_come_back(tmp_path: Path) -> None:
     store = make_store()
     push(store, 1)
-    save(Snapshots(tmp_path, store, None))
+    save(Snapshots(tmp_path, store, make_coordinator()))
 
     again = restored(tmp_path)
     push(again, 1)  # a repeat
@@ -56,7 +60,7 @@ def test_values_optimizer_state_and_sequences_come_back(tmp_path: Path) -> None:
 def test_a_snapshot_holds_the_instant_it_began_at(tmp_path: Path) -> None:
     store = make_store()
     push(store, 1)
-    snapshots = Snapshots(tmp_path, store, None)
+    snapshots = Snapshots(tmp_path, store, make_coordinator())
     snapshots.begin()
     push(store, 2)
     snapshots.collect(wait=True)
@@ -66,7 +70,7 @@ def test_a_snapshot_holds_the_instant_it_began_at(tmp_path: Path) -> None:
 
 def test_a_corrupt_snapshot_gives_way_to_the_one_before(tmp_path: Path) -> None:
     store = make_store()
-    snapshots = Snapshots(tmp_path, store, None)
+    snapshots = Snapshots(tmp_path, store, make_coordinator())
     push(store, 1)
     save(snapshots)
     push(store, 2)
@@ -79,7 +83,7 @@ def test_a_corrupt_snapshot_gives_way_to_the_one_before(tmp_path: Path) -> None:
 
 def test_only_what_two_snapshots_hold_counts_as_durable(tmp_path: Path) -> None:
     store = make_store()
-    snapshots = Snapshots(tmp_path, store, None)
+    snapshots = Snapshots(tmp_path, store, make_coordinator())
     assert push(store, 1) == 0
     save(snapshots)
     assert push(store, 2) == 0
@@ -89,15 +93,15 @@ def test_only_what_two_snapshots_hold_counts_as_durable(tmp_path: Path) -> None:
 
 
 def test_nothing_is_restored_from_an_empty_directory(tmp_path: Path) -> None:
-    assert not Snapshots(tmp_path, Store(Agreement(SETTINGS)), None).restore(0.0)
+    assert not Snapshots(tmp_path, Store(Agreement(SETTINGS)), make_coordinator()).restore(0.0)
 
 
-def test_the_lead_keeps_its_coordinator(tmp_path: Path) -> None:
-    coordinator = Coordinator(("a:1",), Agreement(SETTINGS), lease_seconds=10.0)
+def test_the_lead_keeps_what_it_knows(tmp_path: Path) -> None:
+    coordinator = make_coordinator("a:1")
     coordinator.join(Join("w", TENSORS, 5), 0.0)
     save(Snapshots(tmp_path, make_store(), coordinator))
 
-    again = Coordinator(("a:1",), Agreement(SETTINGS), lease_seconds=10.0)
+    again = make_coordinator("a:1")
     Snapshots(tmp_path, Store(Agreement(SETTINGS)), again).restore(0.0)
 
     assert again.map == coordinator.map
@@ -108,7 +112,7 @@ def test_a_snapshot_that_cannot_be_written_is_an_error_and_the_next_one_is_tried
     store = make_store()
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    snapshots = Snapshots(blocked, store, None)
+    snapshots = Snapshots(blocked, store, make_coordinator())
 
     with pytest.raises(OSError, match="file"):
         save(snapshots)

@@ -209,19 +209,45 @@ def test_blocks_that_moved_away_and_blocks_that_were_lost_are_told_apart() -> No
     store = make_store()
     with pytest.raises(MissingBlocksError):
         store.find((7,), 1)
-    store.forget((0,), map_version=2)
+    store.follow((1,), map_version=2, now=0.0)
 
     with pytest.raises(OldMapError, match="2 is in force"):
         store.find((0,), 1)
 
 
-def test_a_frozen_block_takes_no_push_until_it_thaws() -> None:
+def test_a_frozen_block_takes_no_push_before_it_is_known_which_map_is_in_force() -> None:
     store = make_store()
-    store.blocks[0].frozen_until = 10.0
+    store.freeze(store.find((0,), 1), until=10.0, mover="me")
 
-    with pytest.raises(OldMapError, match="on its way"):
-        store.find((0,), 1, now=9.0)
-    assert store.find((0,), 1, now=11.0)
+    for too_early, now in ((1, 9.0), (0, 11.0)):
+        store.follow((0, 1), map_version=too_early, now=now)
+        with pytest.raises(OldMapError, match="on its way"):
+            store.find((0,), 1, to_change=True)
+    assert store.find((0,), 1), "reading is allowed"
+    store.follow((0, 1), map_version=1, now=11.0)
+    assert store.find((0,), 1, to_change=True)
+
+
+def test_a_mover_thaws_what_it_froze_itself() -> None:
+    store = make_store()
+    store.freeze(store.find((0, 1), 1), until=10.0, mover="first")
+    store.freeze(store.find((1,), 1), until=10.0, mover="second")
+    store.thaw("first")
+
+    assert store.find((0,), 1, to_change=True)
+    with pytest.raises(OldMapError):
+        store.find((1,), 1, to_change=True)
+
+
+def test_pushes_that_wait_for_their_round_move_with_the_block() -> None:
+    here, there = make_store(consistency="bsp"), make_store(consistency="bsp")
+    push(here, 1)
+    moved, arrays = here.blocks[0].pack()
+    there.install(moved, [array.copy() for array in arrays])
+    for store in (here, there):
+        store.close_rounds(store.find((0,), 1), 1)
+
+    assert value(here) == value(there) == -1
 
 
 def test_a_payload_of_another_size_is_refused() -> None:

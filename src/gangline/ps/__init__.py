@@ -1,24 +1,29 @@
 """An elastic, framework-neutral parameter server for asynchronous, bounded-staleness and synchronous SGD.
 
 Training code calls `connect` in workers and `serve` (or `python -m gangline.ps`) in servers; docs/parameter-server.md
-explains the guarantees. Uses gangline.runtime and NumPy; imports nothing of the platform.
+explains the guarantees. Uses gangline.runtime and NumPy; imports nothing of the platform. The names are imported when
+first used: a worker starts without what only servers need.
 """
 
-from gangline.ps.entry import serve
-from gangline.ps.errors import (
-    NonFiniteGradientError,
-    OldMapError,
-    ParameterServerError,
-    ReplacedError,
-    ServerLostError,
-    SettingsError,
-    ShapeMismatchError,
-    UnknownNameError,
-)
-from gangline.ps.resize import resize
-from gangline.ps.server_group import Limits
-from gangline.ps.session import Session, Shard, connect
-from gangline.ps.settings import NonFinitePolicy, Settings
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gangline.ps.entry import serve
+    from gangline.ps.errors import (
+        NonFiniteGradientError,
+        OldMapError,
+        ParameterServerError,
+        ReplacedError,
+        ServerLostError,
+        SettingsError,
+        ShapeMismatchError,
+        UnknownNameError,
+    )
+    from gangline.ps.resizing import resize
+    from gangline.ps.server_group import Limits
+    from gangline.ps.session import Session, Shard, connect
+    from gangline.ps.settings import NonFinitePolicy, Settings
 
 __all__ = [
     "Limits",
@@ -38,3 +43,24 @@ __all__ = [
     "resize",
     "serve",
 ]
+
+_HOMES = {
+    "Limits": "server_group",
+    "NonFinitePolicy": "settings",
+    "Session": "session",
+    "Settings": "settings",
+    "Shard": "session",
+    "connect": "session",
+    "resize": "resizing",
+    "serve": "entry",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'gangline.ps' has no attribute '{name}'")
+    return getattr(import_module(f"gangline.ps.{_HOMES.get(name, 'errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

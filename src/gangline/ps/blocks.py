@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from gangline.ps.errors import ShapeMismatchError, UnknownNameError
 
-Array = NDArray[np.floating]
+# Spelled out, because numpy.typing costs every worker a millisecond of its start.
+Array = np.ndarray[Any, np.dtype[np.floating]]
+Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 ALIGNMENT = 64
 BLOCK_BYTES = 4 << 20
@@ -68,6 +70,10 @@ class BlockMap(msgspec.Struct, frozen=True, array_like=True):
     def owned_by(self, server: int) -> tuple[int, ...]:
         """Numbers of the blocks of one server, in image order."""
         return tuple(number for number, block in enumerate(self.blocks) if block.server == server)
+
+    def given_to(self, address: str) -> tuple[int, ...]:
+        """Numbers of the blocks of the server at an address; none if it is not among the servers."""
+        return self.owned_by(self.servers.index(address)) if address in self.servers else ()
 
 
 def describe(arrays: Mapping[str, Array]) -> tuple[Tensor, ...]:

@@ -1,6 +1,7 @@
 """Who is in the training, how far each is, who has which shard, and which map is in force.
 
-Pure state with the time handed in; it lives in the first server (the lead), whose service calls it. A question that
+Pure state with the time handed in; the service calls it. Every server has one, and the server that the newest map
+names first is the lead: it alone answers for the training, the others know the map and nothing else. A question that
 must wait (a gate, a shard) is answered with None and asked again when `changed` says that something happened.
 """
 
@@ -11,68 +12,72 @@ import msgspec
 from gangline.ps.agreement import Agreement
 from gangline.ps.blocks import BlockMap, check_same, respread, spread
 from gangline.ps.errors import (
+    NoMapError,
+    NotLeadError,
     OldMapError,
     ParameterServerError,
     ReplacedError,
     SettingsError,
     UnknownWorkerError,
 )
-from gangline.ps.messages import Join, Joined, Progress, ShardGrant, Turn
+from gangline.ps.lead_state import LeadState, Member
+from gangline.ps.messages import Join, Joined, Progress, Proposed, ShardGrant, Turn
 from gangline.ps.shards import ShardPlan, ShardQueue, ShardRange, ShardState
 
 RECONNECT_SECONDS = 1.0
 
 
-class Member(msgspec.Struct, array_like=True):
-    """A worker with a lease. Observers hold a lease but no clock: nobody waits for them."""
-
-    incarnation: int
-    clock: int
-    expires: float
-    observer: bool
-
-
-class CoordinatorState(msgspec.Struct, array_like=True):
-    """All that must survive a restart of the lead."""
-
-    map: BlockMap | None = None
-    ready: bool = False
-    clock: int = 0
-    incarnations: dict[str, int] = {}
-    members: dict[str, Member] = {}
-    shards: ShardState | None = None
-
-
 class Coordinator:
-    """The lead's state."""
+    """What one server knows of the training as a whole."""
 
-    def __init__(self, servers: tuple[str, ...], agreement: Agreement, *, lease_seconds: float) -> None:
+    def __init__(self, address: str, servers: tuple[str, ...], agreement: Agreement, *, lease_seconds: float) -> None:
+        self._address = address
         self._servers = servers
         self._agreement = agreement
         self._lease_seconds = lease_seconds
-        self._state = CoordinatorState()
+        self._state = LeadState()
         self._shards: ShardQueue | None = None
         self._uploader: str | None = None
+        self._proposal: BlockMap | None = None
+        self._silent = False
+        self._until = 0.0
         self.changed = False
 
-    def state(self) -> CoordinatorState:
-        """A copy to keep in a snapshot."""
+    def state(self) -> LeadState:
+        """A copy to keep in a snapshot or to hand on."""
         shards = self._shards.state() if self._shards else None
-        copied = msgspec.convert(msgspec.to_builtins(self._state), CoordinatorState)
+        copied = msgspec.convert(msgspec.to_builtins(self._state), LeadState)
         return msgspec.structs.replace(copied, shards=shards)
 
-    def restore(self, state: CoordinatorState, now: float) -> None:
+    def restore(self, state: LeadState, now: float) -> None:
         """Go on from a snapshot; everybody in it has one lease's time to come back."""
         self._state = state
         self._shards = ShardQueue(state.shards) if state.shards else None
-        for member in state.members.values():
-            member.expires = now + self._lease_seconds
+        self._renew_all(now)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server is the first of the newest map that it knows."""
+        servers = self._state.map.servers if self._state.map else self._servers
+        return servers[0] == self._address
+
+    @property
+    def moving(self) -> bool:
+        """Whether another map is being prepared: nobody can say yet which will be in force."""
+        return self._proposal is not None
+
+    def may_answer(self) -> bool:
+        """Whether questions for the lead are answered now; False when they must wait. Refuses them elsewhere."""
+        if not self.leads:
+            first = self._state.map.servers[0] if self._state.map else self._servers[0]
+            raise NotLeadError(f"{self._address} does not lead the training: {first} does")
+        return not self._silent
 
     @property
     def map(self) -> BlockMap:
-        """The map in force."""
+        """The newest map known: on the lead, the one in force."""
         if self._state.map is None:
-            raise ParameterServerError("no worker has declared a model yet")
+            raise NoMapError("no worker has declared a model yet")
         return self._state.map
 
     @property
@@ -89,10 +94,6 @@ class Coordinator:
         if self._state.map is None:
             self._state.map = spread(join.tensors, self._servers)
         check_same(join.tensors, self._state.map.tensors)
-        if join.map and join.map.version > self._state.map.version:
-            # The lead came back from a snapshot older than the last resize.
-            check_same(join.map.tensors, self._state.map.tensors)
-            self._state.map = join.map
         incarnation = self._incarnation(join)
         clock = max(join.clock, self._slowest()) if not join.incarnation else join.clock
         expires = now + self._lease_seconds
@@ -119,7 +120,11 @@ class Coordinator:
             member.expires = min(member.expires, now + RECONNECT_SECONDS)
 
     def expire(self, now: float) -> list[str]:
-        """End the leases that ran out; answers whose."""
+        """End the leases that ran out; answers whose. A move that took too long ends as well, and changes nothing."""
+        if self._until and self._until <= now:
+            self.withdraw(now)
+        if self._silent or not self.leads:
+            return []
         gone = [worker for worker, member in self._state.members.items() if member.expires <= now]
         for worker in gone:
             self._remove(worker)
@@ -172,18 +177,64 @@ class Coordinator:
         plan, done = self._shards.plan, self._shards.done_examples
         return Progress(done, plan.examples * plan.epochs, done // plan.examples, workers, self._shards.finished)
 
-    def propose(self, servers: tuple[str, ...]) -> BlockMap:
-        """The map for another set of servers; the lead itself must stay in it, and first."""
-        if not servers or servers[0] != self.map.servers[0] or len(set(servers)) != len(servers):
-            raise SettingsError(f"servers {servers}: must begin with the lead {self.map.servers[0]} and not repeat")
-        return respread(self.map, servers)
+    def propose(self, servers: tuple[str, ...], until: float) -> Proposed:
+        """The map for another set of servers, the first of which shall lead. It can be put in force until then."""
+        if not servers or len(set(servers)) != len(servers):
+            raise SettingsError(f"servers {servers}: there must be one, and none twice")
+        self._proposal, self._until = respread(self.map, servers), until
+        return Proposed(self.map, self._proposal)
 
-    def commit(self, proposed: BlockMap) -> None:
-        """Put a map in force whose blocks have moved."""
-        if proposed.version != self.map.version + 1:
-            raise OldMapError(f"map {proposed.version} does not follow map {self.map.version}: someone else was faster")
-        self._state.map = proposed
+    def hand_over(self) -> LeadState:
+        """What the next lead needs to know. Until the proposed map is in force or withdrawn, nobody is answered."""
+        if self._proposal is None or not self._state.ready:
+            raise ParameterServerError("nothing can be handed over: no map is proposed, or the model has no values yet")
+        self._silent = True
+        return self.state()
+
+    def take_over(self, state: LeadState, now: float) -> None:
+        """Learn what the lead knows, to go on from there once the map in force names this server first."""
+        if state.map and state.map.version < self.map_version:
+            raise OldMapError(f"map {state.map.version} was replaced meanwhile: map {self.map_version} is in force")
+        self.restore(state, now)
+
+    def keep_silent(self, until: float) -> None:
+        """Answer nobody before it is known that no other server leads; for a server that has just started."""
+        self._silent, self._until = self.leads, until
+
+    def withdraw(self, now: float) -> None:
+        """Go on with the map in force; the leases begin anew, because nobody could renew them meanwhile."""
+        self._end_move()
+        self._renew_all(now)
+
+    def commit(self, proposed: BlockMap, now: float) -> None:
+        """Put the proposed map in force, its blocks having moved; with it, its first server leads."""
+        if proposed != self._proposal or self._until <= now:
+            raise OldMapError(
+                f"map {proposed.version} is not the one proposed: it took too long, or another was faster"
+            )
+        self.adopt(proposed, now)
+
+    def adopt(self, newer: BlockMap, now: float) -> None:
+        """Take a map that was put in force elsewhere for the truth, if it is newer than the one known here."""
+        if self._state.map:
+            if newer.version <= self._state.map.version:
+                return
+            check_same(newer.tensors, self._state.map.tensors)
+        led = self.leads
+        self._state.map = newer
+        if not self.leads:
+            self._state, self._shards, self._uploader = LeadState(map=newer), None, None
+        elif not led:
+            self._renew_all(now)
+        self._end_move()
+
+    def _end_move(self) -> None:
+        self._proposal, self._silent, self._until = None, False, 0.0
         self.changed = True
+
+    def _renew_all(self, now: float) -> None:
+        for member in self._state.members.values():
+            member.expires = now + self._lease_seconds
 
     def _joined(self, worker: str, incarnation: int, clock: int) -> Joined:
         return Joined(

@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
 from gangline import runtime
 from gangline.ps.errors import SettingsError
-from gangline.ps.resize import announce
+from gangline.ps.resizing import announce
 from gangline.ps.server import Server
 from gangline.ps.settings import Settings
 
 LINGER_SECONDS = 5.0
+# A server that starts as the lead answers nobody before the others have said who leads, but does not wait longer.
+SILENT_SECONDS = 5.0
 logger = logging.getLogger(__name__)
 
 
@@ -35,8 +38,9 @@ def serve(settings: Settings | None = None, *, replica: runtime.Replica | None =
         directory=snapshot_directory(here),
     )
     logger.info("parameter server %d of job %s at %s", here.index, here.job, server.address)
-    if servers and server.address != servers[0]:
-        joining = partial(announce, server.address, servers[0], job=here.job_id)
+    if servers and servers != (server.address,):
+        server.service.coordinator.keep_silent(time.monotonic() + SILENT_SECONDS)
+        joining = partial(announce, server.address, servers, job=here.job_id)
         threading.Thread(target=joining, name="announce", daemon=True).start()
     server.run(runtime.stopping, linger_seconds=min(LINGER_SECONDS, here.grace_seconds / 2))
 

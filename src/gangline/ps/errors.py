@@ -7,6 +7,8 @@ ParameterServerError
     NonFiniteGradientError   a gradient with NaN or infinity, under the policies reject and stop
     OldMapError              the sender's map is older than the server's; the session fetches the new one itself
     MissingBlocksError       the server lost blocks that the map gives it; the session uploads them itself
+    NoMapError               the server knows of no model yet
+    NotLeadError             the server does not lead the training; the session finds the one that does itself
     UnknownWorkerError       the worker's lease ended; the session joins again itself
     ReplacedError            a newer process has taken this worker's name
     WireError                bytes that are not a message of this protocol
@@ -60,6 +62,18 @@ class MissingBlocksError(ParameterServerError):
     code = "missing"
 
 
+class NoMapError(ParameterServerError):
+    """The server knows of no model yet."""
+
+    code = "unmapped"
+
+
+class NotLeadError(ParameterServerError):
+    """A question for the lead reached a server that is not, or no longer, the lead."""
+
+    code = "lead"
+
+
 class UnknownWorkerError(ParameterServerError):
     """The worker holds no lease."""
 
@@ -94,6 +108,8 @@ _BY_CODE = {
         NonFiniteGradientError,
         OldMapError,
         MissingBlocksError,
+        NoMapError,
+        NotLeadError,
         UnknownWorkerError,
         ReplacedError,
         WireError,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
-from gangline.ps.errors import ReplacedError, UnknownWorkerError
-from gangline.ps.link import Link, ask
+from gangline.ps.errors import NoMapError, NotLeadError, ReplacedError, UnknownWorkerError
+from gangline.ps.link import Link, ask, ask_map
 from gangline.ps.messages import Renew
 
 
 class Heartbeat:
-    """Says "alive" every so often on a link of its own."""
+    """Says "alive" to the lead every so often on a link of its own, and finds it again when another server leads."""
 
-    def __init__(self, dial: Callable[[], Link], renew: Renew, every_seconds: float) -> None:
+    def __init__(self, dial: Callable[[str], Link], servers: Sequence[str], renew: Renew, every_seconds: float) -> None:
         self._dial = dial
+        self._servers = deque(servers)
         self._renew = renew
         self._every_seconds = every_seconds
         self._link: Link | None = None
@@ -39,16 +41,29 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._stop.wait(self._every_seconds):
             try:
-                self._link = self._link or self._dial()
-                ask(self._link, self._renew)
-            except OSError:
-                self._close()  # the lead is away: the session deals with that, here it is tried again next time
+                self._beat()
             except UnknownWorkerError:
                 continue  # the lease has ended: the session takes a new one when it next speaks to the lead
             except ReplacedError as error:
                 self._replaced = error
                 break
         self._close()
+
+    def _beat(self) -> None:
+        """Renew with the server that leads. If none can be reached it is tried again next time."""
+        for _ in range(len(self._servers) + 1):
+            try:
+                self._link = self._link or self._dial(self._servers[0])
+                try:
+                    ask(self._link, self._renew)
+                except NotLeadError:
+                    self._servers = deque(ask_map(self._link).servers)
+                    self._close()
+                else:
+                    return
+            except (OSError, NoMapError):
+                self._close()
+                self._servers.rotate(-1)  # the lead is away, or has left: any other server knows
 
     def _close(self) -> None:
         if self._link:

@@ -1,20 +1,18 @@
 """A worker's connection to one server: requests out, replies in, in order. Sessions and resize use it.
 
 `RemoteLink` talks over the machine's own Unix socket when the server is on this machine (then arrays go through shared
-memory) and over TCP otherwise. `InProcessLink` calls a service directly: that is how a program without servers runs.
+memory) and over TCP otherwise. A program without servers has the link of in_process.py.
 """
 
 from __future__ import annotations
 
 import socket
-import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from gangline.ps import messages as m
-from gangline.ps.errors import ParameterServerError, WireError, from_code
-from gangline.ps.service import Answer, Caller, Exchange, Service
+from gangline.ps.blocks import BlockMap
+from gangline.ps.errors import WireError, from_code
 from gangline.ps.shared_image import SharedImage, unix_name
 from gangline.ps.wire import SHARED, Buffer, FrameReader, frame, send_all
 from gangline.runtime.peers import split_address
@@ -42,6 +40,13 @@ def ask(link: Link, request: m.Request, payload: Sequence[Buffer] = ()) -> m.Rep
     """One request and its reply."""
     link.send(request, payload)
     return link.receive()
+
+
+def ask_map(link: Link) -> BlockMap:
+    """The newest map that a server knows; see AskMap."""
+    reply = ask(link, m.AskMap())
+    assert isinstance(reply, m.CurrentMap)
+    return reply.map
 
 
 class RemoteLink:
@@ -78,46 +83,18 @@ class RemoteLink:
             if sum(target.nbytes for target in wanted) != payload_bytes:
                 raise WireError(f"{payload_bytes} bytes came for room of {sum(t.nbytes for t in wanted)}")
             self._reader.payload(wanted)
-        return _unless_failed(reply)
+        return unless_failed(reply)
 
     def receive_with_payload(self) -> tuple[m.Reply, memoryview]:
         """A reply whose payload's size only the reply tells."""
         _, message, payload_bytes = self._reader.message()
         payload = memoryview(bytearray(payload_bytes))
         self._reader.payload([payload])
-        return _unless_failed(m.decode_reply(message)), payload
+        return unless_failed(m.decode_reply(message)), payload
 
     def close(self) -> None:
         """See Link."""
         self._sock.close()
-
-
-class InProcessLink:
-    """A service in this very process."""
-
-    shared = True
-
-    def __init__(self, service: Service, image: SharedImage) -> None:
-        self._service = service
-        self._caller = Caller(job="", image=image)
-        self._answers: deque[Answer] = deque()
-
-    def send(self, request: m.Request, payload: Sequence[Buffer] = ()) -> None:
-        """See Link."""
-        joined = memoryview(b"".join(payload))
-        exchange = Exchange(self._caller, joined, shared=True, now=time.monotonic())
-        answer = self._service.handle(request, exchange)
-        if answer is None:
-            raise ParameterServerError(f"{type(request).__name__} would wait for ever: there are no other workers")
-        self._answers.append(answer)
-
-    def receive(self, targets: Iterable[memoryview] = ()) -> m.Reply:
-        """See Link."""
-        return _unless_failed(self._answers.popleft().reply)
-
-    def close(self) -> None:
-        """See Link."""
-        self._service.disconnected(self._caller, time.monotonic())
 
 
 def _dial(address: str, *, want_shared: bool) -> tuple[socket.socket, bool]:
@@ -140,7 +117,8 @@ def _dial(address: str, *, want_shared: bool) -> tuple[socket.socket, bool]:
     return sock, False
 
 
-def _unless_failed(reply: m.Reply) -> m.Reply:
+def unless_failed(reply: m.Reply) -> m.Reply:
+    """A reply, or the error that a refusal stands for."""
     if isinstance(reply, m.Failed):
         raise from_code(reply.code, reply.message)
     return reply

@@ -34,4 +34,4 @@ class LocalUpdate:
                 value = np.frombuffer(self._image.values, block.dtype, block.stop - block.start, block.offset)
                 gradient = push.gradients[block.tensor][block.start : block.stop]
                 state = self._states.setdefault(number, {})
-                self._optimizer.apply(value, gradient, state, self._learning_rate * push.scale)
+                self._optimizer(value, gradient, state, self._learning_rate * push.scale)

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from gangline.ps.blocks import BlockMap, Tensor
+from gangline.ps.lead_state import LeadState
 from gangline.ps.settings import Training
 from gangline.ps.shards import ShardPlan, ShardRange
 
@@ -143,41 +144,62 @@ class AskProgress(Message, frozen=True, array_like=True, tag=14):
 
 
 class AskMap(Message, frozen=True, array_like=True, tag=15):
-    """To the lead: the map in force."""
+    """The newest map you know. The lead answers when no other is being prepared: then it is the one in force."""
 
 
 class ProposeServers(Message, frozen=True, array_like=True, tag=16):
-    """To the lead: what would the map be with these servers? Changes nothing."""
+    """To the lead: prepare a map for these servers, the first of which shall lead; to be put in force in `seconds`."""
 
     servers: tuple[str, ...]
+    seconds: float
 
 
 class Freeze(Message, frozen=True, array_like=True, tag=17):
-    """Hand me these blocks and take no more pushes to them for `seconds`."""
+    """Hand me these blocks and take no more pushes to them.
+
+    If no new map has come after `seconds`, anyone who knows the one in force thaws them with Adopt.
+    """
 
     blocks: tuple[int, ...]
     seconds: float
 
 
-class Install(Message, frozen=True, array_like=True, tag=18):
-    """Payload: values and optimizer state of one block, to be owned from map version `map_version` on."""
+class Thaw(Message, frozen=True, array_like=True, tag=27):
+    """Nothing comes of the move: take pushes again to the blocks that I froze on this connection."""
 
-    map_version: int
+
+class Install(Message, frozen=True, array_like=True, tag=18):
+    """Payload: values and optimizer state of one block, to be owned when the next map is in force."""
+
     block: MovedBlock
     training: Training
 
 
 class Commit(Message, frozen=True, array_like=True, tag=19):
-    """To the lead: the blocks have moved; this map is in force."""
+    """To the lead: the blocks have moved; put the proposed map in force."""
 
     map: BlockMap
 
 
-class Forget(Message, frozen=True, array_like=True, tag=20):
-    """The map has moved on: drop these blocks."""
+class Adopt(Message, frozen=True, array_like=True, tag=20):
+    """This map is in force: lead if it names you first, and drop the blocks that it gives to others."""
 
-    map_version: int
-    blocks: tuple[int, ...]
+    map: BlockMap
+
+
+class Withdraw(Message, frozen=True, array_like=True, tag=23):
+    """To the lead: nothing came of the proposed map; go on with the one in force."""
+
+
+class HandOver(Message, frozen=True, array_like=True, tag=24):
+    """To the lead: tell me all you know, and answer nobody until the proposed map is in force or withdrawn."""
+
+
+class TakeOver(Message, frozen=True, array_like=True, tag=25):
+    """To the next lead: what the lead knows. It counts once the map in force names you first."""
+
+    state: LeadState
+    training: Training
 
 
 class Persist(Message, frozen=True, array_like=True, tag=22):
@@ -189,7 +211,10 @@ class Persist(Message, frozen=True, array_like=True, tag=22):
 
 
 class MovedBlock(Message, frozen=True, array_like=True, tag=21):
-    """All there is to know of a block but its bytes: those follow as payload, value first, then states in order."""
+    """All there is to know of a block but its bytes.
+
+    Those follow as payload: the value, the optimizer's states in order, the gradients of the pushes that wait.
+    """
 
     number: int
     offset: int
@@ -200,6 +225,17 @@ class MovedBlock(Message, frozen=True, array_like=True, tag=21):
     rebuilt: bool
     states: list[tuple[str, str, int]]
     sequences: dict[str, tuple[int, int]]
+    pending: list[PendingPush] = []
+
+
+class PendingPush(Message, frozen=True, array_like=True, tag=26):
+    """A push that waits in its block for the round to close, under bsp."""
+
+    round: int
+    worker: str
+    incarnation: int
+    sequence: int
+    scale: float
 
 
 class Failed(Message, frozen=True, array_like=True, tag=40):
@@ -273,9 +309,23 @@ class Progress(Message, frozen=True, array_like=True, tag=48):
 
 
 class CurrentMap(Message, frozen=True, array_like=True, tag=49):
-    """The map in force, or a proposal."""
+    """The newest map the server knows."""
 
     map: BlockMap
+
+
+class Proposed(Message, frozen=True, array_like=True, tag=52):
+    """The map in force and the one that may follow it."""
+
+    current: BlockMap
+    proposed: BlockMap
+
+
+class HandedOver(Message, frozen=True, array_like=True, tag=53):
+    """What the next lead must know."""
+
+    state: LeadState
+    training: Training
 
 
 class Frozen(Message, frozen=True, array_like=True, tag=50):
@@ -309,22 +359,43 @@ Request = (
     | AskMap
     | ProposeServers
     | Freeze
+    | Thaw
     | Install
     | Commit
-    | Forget
+    | Adopt
+    | Withdraw
+    | HandOver
+    | TakeOver
     | Persist
 )
 Reply = (
-    Failed | Done | Joined | Turn | Pushed | Values | Position | ShardGrant | Progress | CurrentMap | Frozen | Persisted
+    Failed
+    | Done
+    | Joined
+    | Turn
+    | Pushed
+    | Values
+    | Position
+    | ShardGrant
+    | Progress
+    | CurrentMap
+    | Proposed
+    | HandedOver
+    | Frozen
+    | Persisted
 )
 
 encode = msgspec.msgpack.Encoder().encode
-decode_request = msgspec.msgpack.Decoder(Request).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode
 structs_replace = msgspec.structs.replace
 
 
+def moved_kinds(block: MovedBlock) -> list[tuple[str, int]]:
+    """Element type and length of each array in a moved block's payload."""
+    value = (block.dtype, block.size)
+    return [value, *((dtype, size) for _, dtype, size in block.states), *[value] * len(block.pending)]
+
+
 def moved_bytes(block: MovedBlock) -> int:
     """Size of a moved block's payload."""
-    sizes = [(block.dtype, block.size), *((dtype, size) for _, dtype, size in block.states)]
-    return sum(np.dtype(dtype).itemsize * size for dtype, size in sizes)
+    return sum(np.dtype(dtype).itemsize * size for dtype, size in moved_kinds(block))

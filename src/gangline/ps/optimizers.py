@@ -1,16 +1,14 @@
-"""How a gradient changes a block of parameters, on the server. The store calls `apply`; nothing here knows the network.
+"""How a gradient changes a block of parameters, on the server. The store calls it; nothing here knows the network.
 
 Each optimizer works in place and in pieces that fit the processor's cache: a large block is read from memory once,
-not once per operation. Users bring their own as `module:function`, called as
-`function(value, gradient, state, learning_rate)`; it changes `value` in place and may keep arrays in `state`.
+not once per operation. Users bring their own function of the same form, as `module:function`.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 
@@ -18,88 +16,56 @@ from gangline.ps.blocks import Array
 from gangline.ps.errors import SettingsError
 
 PIECE = 1 << 15
+MOMENTUM = 0.9
+ADAM_MEAN, ADAM_SQUARE, ADAM_EPSILON = 0.9, 0.999, 1e-8
 
 State = dict[str, Array]
-UserFunction = Callable[[Array, Array, State, float], None]
+# Called with value, gradient, state and learning rate: changes `value` and `state` in place and only reads `gradient`.
+# The arrays are flat and of one type.
+Optimizer = Callable[[Array, Array, State, float], None]
 
 
-class Optimizer(Protocol):
-    """What the store calls."""
-
-    def apply(self, value: Array, gradient: Array, state: State, learning_rate: float) -> None:
-        """Change `value` and `state` in place. The arrays are flat and of one type; `gradient` is only read."""
-
-
-@dataclass(frozen=True, slots=True)
-class GradientDescent:
+def gradient_descent(value: Array, gradient: Array, state: State, learning_rate: float) -> None:
     """value -= rate * gradient."""
-
-    def apply(self, value: Array, gradient: Array, state: State, learning_rate: float) -> None:
-        """See Optimizer."""
-        rate = value.dtype.type(learning_rate)
-        for piece in _pieces(value.size):
-            value[piece] -= gradient[piece] * rate
+    rate = value.dtype.type(learning_rate)
+    for piece in _pieces(value.size):
+        value[piece] -= gradient[piece] * rate
 
 
-@dataclass(frozen=True, slots=True)
-class Momentum:
+def momentum(value: Array, gradient: Array, state: State, learning_rate: float) -> None:
     """velocity = factor * velocity + gradient; value -= rate * velocity."""
-
-    factor: float = 0.9
-
-    def apply(self, value: Array, gradient: Array, state: State, learning_rate: float) -> None:
-        """See Optimizer."""
-        velocity = _array(state, "velocity", value)
-        rate, factor = value.dtype.type(learning_rate), value.dtype.type(self.factor)
-        for piece in _pieces(value.size):
-            part = velocity[piece]
-            part *= factor
-            part += gradient[piece]
-            value[piece] -= part * rate
+    velocity = _array(state, "velocity", value)
+    rate, factor = value.dtype.type(learning_rate), value.dtype.type(MOMENTUM)
+    for piece in _pieces(value.size):
+        part = velocity[piece]
+        part *= factor
+        part += gradient[piece]
+        value[piece] -= part * rate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adam:
+def adam(value: Array, gradient: Array, state: State, learning_rate: float) -> None:
     """Kingma and Ba's rule with bias correction."""
-
-    first: float = 0.9
-    second: float = 0.999
-    epsilon: float = 1e-8
-
-    def apply(self, value: Array, gradient: Array, state: State, learning_rate: float) -> None:
-        """See Optimizer."""
-        mean, square = _array(state, "mean", value), _array(state, "square", value)
-        count = state.setdefault("count", np.zeros(1))
-        count += 1
-        number = float(count[0])
-        root = (1 - self.second**number) ** 0.5
-        kind = value.dtype.type
-        rate, epsilon = kind(learning_rate * root / (1 - self.first**number)), kind(self.epsilon * root)
-        for piece in _pieces(value.size):
-            slope, m, v = gradient[piece], mean[piece], square[piece]
-            m += (slope - m) * kind(1 - self.first)
-            v += (slope * slope - v) * kind(1 - self.second)
-            value[piece] -= rate * m / (np.sqrt(v) + epsilon)
+    mean, square = _array(state, "mean", value), _array(state, "square", value)
+    count = state.setdefault("count", np.zeros(1))
+    count += 1
+    number = float(count[0])
+    root = (1 - ADAM_SQUARE**number) ** 0.5
+    kind = value.dtype.type
+    rate, epsilon = kind(learning_rate * root / (1 - ADAM_MEAN**number)), kind(ADAM_EPSILON * root)
+    for piece in _pieces(value.size):
+        slope, m, v = gradient[piece], mean[piece], square[piece]
+        m += (slope - m) * kind(1 - ADAM_MEAN)
+        v += (slope * slope - v) * kind(1 - ADAM_SQUARE)
+        value[piece] -= rate * m / (np.sqrt(v) + epsilon)
 
 
-@dataclass(frozen=True, slots=True)
-class UserOptimizer:
-    """A function of the user's own."""
-
-    function: UserFunction
-
-    def apply(self, value: Array, gradient: Array, state: State, learning_rate: float) -> None:
-        """See Optimizer."""
-        self.function(value, gradient, state, learning_rate)
-
-
-BUILT_IN: Mapping[str, Callable[[], Optimizer]] = {"sgd": GradientDescent, "momentum": Momentum, "adam": Adam}
+BUILT_IN: Mapping[str, Optimizer] = {"sgd": gradient_descent, "momentum": momentum, "adam": adam}
 
 
 def find_optimizer(name: str) -> Optimizer:
     """The optimizer called `name`, or the user's `module:function`."""
     if name in BUILT_IN:
-        return BUILT_IN[name]()
+        return BUILT_IN[name]
     module, _, function = name.partition(":")
     if not function:
         raise SettingsError(f"optimizer {name!r}: expected one of {sorted(BUILT_IN)} or module:function")
@@ -109,7 +75,7 @@ def find_optimizer(name: str) -> Optimizer:
         raise SettingsError(f"optimizer {name!r} cannot be imported: {error}") from error
     if not callable(found):
         raise SettingsError(f"optimizer {name!r} is not a function")
-    return UserOptimizer(cast(UserFunction, found))
+    return cast(Optimizer, found)
 
 
 def _pieces(size: int) -> Iterator[slice]:

@@ -1,8 +1,10 @@
-"""Adding and removing servers while training goes on.
+"""Adding and removing servers, the lead among them, while training goes on.
 
 Driven by a client (an operator's program, or a new server that announces itself), so that no server ever waits for
-another: ask the lead for the new map, freeze the blocks that move, carry them over, put the map in force, drop the
-old copies. Workers that push to a frozen block are told that their map is old, and come back with the new one.
+another. The lead proposes the next map; the blocks that move are frozen and carried over; if another server shall lead,
+it is told all that the lead knows, and the lead falls silent; then the lead puts the map in force, which is the one
+moment that counts, and everybody is told. Workers that push to a frozen block, or ask a server that leads no longer,
+fetch the map in force and go on with that.
 """
 
 from __future__ import annotations
@@ -10,103 +12,162 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import Protocol
 
 from gangline.ps import messages as m
 from gangline.ps.blocks import BlockMap
-from gangline.ps.errors import ParameterServerError, ServerLostError, SettingsError
-from gangline.ps.link import RemoteLink, ask
+from gangline.ps.errors import NoMapError, ParameterServerError, ServerLostError, SettingsError
+from gangline.ps.link import Link, RemoteLink, ask, ask_map
 
-# If the mover dies, its blocks thaw after this time where they are. It puts a map in force only well before that.
-FREEZE_SECONDS = 20.0
+# A map can be put in force for so long after it was proposed. Blocks are frozen later than that and stay so at least as
+# long: when their time is up, the lead's answer is final.
+MOVE_SECONDS = 20.0
 ANNOUNCE_SECONDS = 1.0
 logger = logging.getLogger(__name__)
 
-Moves = dict[str, list[int]]
+
+class MovingLink(Link, Protocol):
+    """A link over which blocks are carried."""
+
+    def receive_with_payload(self) -> tuple[m.Reply, memoryview]:
+        """A reply whose payload's size only the reply tells."""
+
+
+Dial = Callable[[str], MovingLink]
 
 
 def resize(servers: Sequence[str], *, job: str) -> int:
-    """Spread the model over these servers, the lead first; answers the version of the map then in force.
+    """Spread the model over these servers, the first of which leads; answers the version of the map then in force.
 
-    Raises, with everything as it was, when a server cannot be reached or someone else changed the map meanwhile.
+    At least one of them must take part already. Raises, with everything as it was, when a server cannot be reached.
     """
-    links = {address: RemoteLink(address, job=job, sender="resize") for address in servers[:1]}
-    lead = links[servers[0]]
-    try:
-        current = _map(ask(lead, m.AskMap()))
-        proposed = _map(ask(lead, m.ProposeServers(tuple(servers))))
-        for address in {*current.servers, *servers} - set(links):
-            links[address] = RemoteLink(address, job=job, sender="resize")
-        _move(current, proposed, links)
-        return proposed.version
-    finally:
-        for link in links.values():
-            link.close()
+    return spread_over(servers, partial(RemoteLink, job=job, sender="resize"))
 
 
-def announce(address: str, lead: str, *, job: str) -> None:
-    """Have a new server given its share, as soon as there is a model. For a thread of that server."""
+def spread_over(servers: Sequence[str], dial: Dial) -> int:
+    """See resize."""
+    with ExitStack() as open_links:
+        links = _Links(dial, open_links)
+        newest = _newest_map(servers, links)
+        if newest is None:
+            raise ServerLostError(f"none of {', '.join(servers)} takes part in a training")
+        reply = ask(links.to(newest.servers[0]), m.ProposeServers(tuple(servers), MOVE_SECONDS))
+        assert isinstance(reply, m.Proposed)
+        _move(reply.current, reply.proposed, links)
+        return reply.proposed.version
+
+
+def announce(address: str, servers: Sequence[str], *, job: str) -> None:
+    """Have a server that has started take its place; for a thread of that server.
+
+    It is told of the map in force, which it may have missed, and is given its share if it has none: as soon as there
+    is a model. Nobody is asked twice about that by the first server: if no other knows of a model, it is the lead.
+    """
+    dial = partial(RemoteLink, job=job, sender=address)
     while True:
         try:
-            servers = _servers(lead, job)
-            if address not in servers:
-                logger.info("joined under map %d", resize([*servers, address], job=job))
-            return
+            with ExitStack() as open_links:
+                links = _Links(dial, open_links)
+                newest = _newest_map(servers, links)
+                if newest:
+                    ask(links.to(address), m.Adopt(newest))
+                ask(links.to(address), m.Withdraw())
+            if newest and address not in newest.servers:
+                logger.info("joined under map %d", spread_over([*newest.servers, address], dial))
+            if newest or address == servers[0]:
+                return
         except SettingsError as error:
             logger.error("this server is given no share: %s", error)
             return
         except (OSError, ParameterServerError) as error:
             logger.debug("not joined yet: %s", error)
-            time.sleep(ANNOUNCE_SECONDS)
+        time.sleep(ANNOUNCE_SECONDS)
 
 
-def _servers(lead: str, job: str) -> tuple[str, ...]:
-    link = RemoteLink(lead, job=job, sender="resize")
+class _Links:
+    """The links of one move, made when first used and closed together."""
+
+    def __init__(self, dial: Dial, open_links: ExitStack) -> None:
+        self._dial = dial
+        self._open_links = open_links
+        self._links: dict[str, MovingLink] = {}
+
+    def to(self, address: str) -> MovingLink:
+        if address not in self._links:
+            self._links[address] = self._open_links.enter_context(closing(self._dial(address)))
+        return self._links[address]
+
+
+def _newest_map(servers: Iterable[str], links: _Links) -> BlockMap | None:
+    """The newest map that any of these servers knows; None when no server can be reached or none knows any."""
+    known = []
+    for address in servers:
+        try:
+            known.append(ask_map(links.to(address)))
+        except (OSError, NoMapError) as error:
+            logger.debug("%s knows no map: %s", address, error)
+    return max(known, key=lambda known: known.version, default=None)
+
+
+def _move(current: BlockMap, proposed: BlockMap, links: _Links) -> None:
+    lead = links.to(current.servers[0])
+    sources = _sources(current, proposed)
+    everybody = dict.fromkeys((*proposed.servers, *current.servers))
     try:
-        return _map(ask(link, m.AskMap())).servers
-    finally:
-        link.close()
+        for address in everybody:
+            links.to(address)  # nothing is frozen before all can be reached
+        for address, numbers in sources.items():
+            _carry(links.to(address), numbers, proposed, links)
+        if proposed.servers[0] != current.servers[0]:
+            state = ask(lead, m.HandOver())
+            assert isinstance(state, m.HandedOver)
+            ask(links.to(proposed.servers[0]), m.TakeOver(state.state, state.training))
+    except (OSError, ParameterServerError):
+        _undo(current.servers[0], sources, links)
+        raise
+    try:
+        # If the answer is lost nobody knows what holds, so nothing is undone: workers will ask the lead.
+        ask(lead, m.Commit(proposed))
+    except ParameterServerError:
+        _undo(current.servers[0], sources, links)
+        raise
+    for address in everybody:
+        _tell(address, links, m.Adopt(proposed))
 
 
-def _move(current: BlockMap, proposed: BlockMap, links: dict[str, RemoteLink]) -> None:
-    leaving: Moves = defaultdict(list)
+def _sources(current: BlockMap, proposed: BlockMap) -> dict[str, list[int]]:
+    """The blocks that move, by the server they leave."""
+    sources: dict[str, list[int]] = defaultdict(list)
     for number, (old, new) in enumerate(zip(current.blocks, proposed.blocks, strict=True)):
         if current.servers[old.server] != proposed.servers[new.server]:
-            leaving[current.servers[old.server]].append(number)
-    deadline = time.monotonic() + FREEZE_SECONDS / 2
-    try:
-        for address, numbers in leaving.items():
-            _carry(links[address], numbers, proposed, links)
-        if time.monotonic() > deadline:
-            raise ServerLostError("moving the blocks took too long; the map stays as it was")
-        ask(links[proposed.servers[0]], m.Commit(proposed))
-    except (OSError, ParameterServerError):
-        _thaw(leaving, links)
-        raise
-    for address, numbers in leaving.items():
-        ask(links[address], m.Forget(proposed.version, tuple(numbers)))
+            sources[current.servers[old.server]].append(number)
+    return sources
 
 
-def _carry(source: RemoteLink, numbers: list[int], proposed: BlockMap, links: dict[str, RemoteLink]) -> None:
-    source.send(m.Freeze(tuple(numbers), FREEZE_SECONDS))
+def _carry(source: MovingLink, numbers: list[int], proposed: BlockMap, links: _Links) -> None:
+    source.send(m.Freeze(tuple(numbers), MOVE_SECONDS))
     frozen, payload = source.receive_with_payload()
     assert isinstance(frozen, m.Frozen)
     offset = 0
     for block in frozen.blocks:
         size = m.moved_bytes(block)
-        target = links[proposed.servers[proposed.blocks[block.number].server]]
-        ask(target, m.Install(proposed.version, block, frozen.training), [payload[offset : offset + size]])
+        target = links.to(proposed.servers[proposed.blocks[block.number].server])
+        ask(target, m.Install(block, frozen.training), [payload[offset : offset + size]])
         offset += size
 
 
-def _thaw(leaving: Moves, links: dict[str, RemoteLink]) -> None:
-    for address, numbers in leaving.items():
-        try:
-            ask(links[address], m.Freeze(tuple(numbers), 0.0))
-        except (OSError, ParameterServerError) as error:
-            logger.warning("blocks on %s stay frozen for up to %g s: %s", address, FREEZE_SECONDS, error)
+def _undo(lead: str, sources: Iterable[str], links: _Links) -> None:
+    for address in sources:
+        _tell(address, links, m.Thaw())
+    _tell(lead, links, m.Withdraw())
 
 
-def _map(reply: m.Reply) -> BlockMap:
-    assert isinstance(reply, m.CurrentMap)
-    return reply.map
+def _tell(address: str, links: _Links, message: m.Request) -> None:
+    """Say what will be found out anyway, only later: when the time of a move is up, or when a worker brings it."""
+    try:
+        ask(links.to(address), message)
+    except (OSError, ParameterServerError) as error:
+        logger.warning("%s was not told at once: %s", address, error)

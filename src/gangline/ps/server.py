@@ -21,7 +21,7 @@ import msgspec
 
 from gangline.ps.connection import Connection, Inbound
 from gangline.ps.errors import WireError
-from gangline.ps.messages import Hello, Request, decode_request, encode
+from gangline.ps.messages import Hello, Request, encode
 from gangline.ps.service import Answer, Caller, Exchange, Service
 from gangline.ps.settings import Settings
 from gangline.ps.shared_image import SharedImage, peer_is_same_user, unix_name
@@ -33,6 +33,8 @@ TICK_SECONDS = 0.1
 # While workers wait for a snapshot that another thread writes.
 AWAITED_TICK_SECONDS = 0.005
 BACKLOG = 256
+# Here and not beside the messages: building it takes milliseconds, which workers save.
+decode_request = msgspec.msgpack.Decoder(Request).decode
 logger = logging.getLogger(__name__)
 
 
@@ -44,8 +46,7 @@ class Server:
     ) -> None:
         self._job = job
         self._settings = settings
-        lead = servers[0] == address
-        self.service = Service(settings, servers, lead=lead)
+        self.service = Service(settings, address, servers)
         self._snapshots = Snapshots(directory, self.service.store, self.service.coordinator) if directory else None
         if self._snapshots and self._snapshots.restore(time.monotonic()):
             logger.info("restored %d blocks", len(self.service.store.blocks))
@@ -90,7 +91,7 @@ class Server:
 
     def _layout(self) -> tuple[int, int, int]:
         store, coordinator = self.service.store, self.service.coordinator
-        return len(store.blocks), store.map_version, coordinator.map_version if coordinator else 0
+        return len(store.blocks), store.map_version, coordinator.map_version
 
     def _has_clients(self) -> bool:
         return any(isinstance(key.data, Connection) for key in self._selector.get_map().values())
@@ -177,12 +178,11 @@ class Server:
 
     def _tick(self, now: float) -> None:
         coordinator = self.service.coordinator
-        if coordinator:
-            for worker in coordinator.expire(now):
-                logger.info("the lease of %s ended", worker)
-            if coordinator.changed:
-                coordinator.changed = False
-                self._ask_again(now)
+        for worker in coordinator.expire(now):
+            logger.info("the lease of %s ended", worker)
+        if coordinator.changed:
+            coordinator.changed = False
+            self._ask_again(now)
         if self._snapshots:
             self._write_snapshots(self._snapshots, now)
 

@@ -7,20 +7,25 @@ it is told what it lacks (see peer.catch_up). Only when the limits are used up d
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from gangline import runtime
 from gangline.ps import messages as m
+from gangline.ps.blocks import BlockMap
 from gangline.ps.errors import (
     MissingBlocksError,
+    NoMapError,
+    NotLeadError,
     OldMapError,
     ParameterServerError,
     ServerLostError,
     UnknownWorkerError,
 )
-from gangline.ps.link import Link, ask
+from gangline.ps.joining import join_lead
+from gangline.ps.link import Link, ask, ask_map
 from gangline.ps.local_update import LocalUpdate
 from gangline.ps.peer import Peer, PushOutcome
 from gangline.ps.push_log import LoggedPush, PushLog
@@ -45,19 +50,24 @@ class ServerGroup:
     """The servers, the lead first."""
 
     def __init__(
-        self, lead: str, dial: Callable[[str], Link], image: SharedImage, join: m.Join, limits: Limits
+        self,
+        addresses: Sequence[str],
+        dial: Callable[[str], Link],
+        image: SharedImage,
+        join: m.Join,
+        limits: Limits,
     ) -> None:
         self._dial = dial
         self._image = image
         self._limits = limits
-        self._lead_address = lead
         self.join_request = join
         self.log = PushLog(limits.retained_bytes)
         self.clock = 0
         self.peers: list[Peer] = []
         self.outages = 0
-        self._must_repair = False
-        lead_link, self.joined = self._first_join()
+        self._at_gate = False
+        self._must_look = self._must_repair = False
+        lead_link, self.joined = self._first_join(addresses)
         self._build_peers(lead_link)
         self._local = LocalUpdate(self.joined.training, image)
 
@@ -67,7 +77,7 @@ class ServerGroup:
         while True:
             try:
                 self._begin_once()
-            except OSError as error:
+            except (OSError, NotLeadError) as error:
                 self.close()
                 if time.monotonic() - began > self._patience():
                     raise ServerLostError(f"the servers did not stay up: {error}") from error
@@ -89,23 +99,18 @@ class ServerGroup:
     def pull(self) -> None:
         """Take the values of all servers that are up."""
         self._revive()
-        asked = [peer for peer in self.peers if peer.link and self._try(peer, peer.send_pull, self.clock)]
+        asked = [peer for peer in self.peers if peer.link and self._try(peer, peer.send_pull, self._passed)]
         for peer in asked:
             self._try(peer, peer.receive_pull)
         self._repair()
 
     def gate(self, clock: int) -> None:
         """Wait until the consistency lets this worker begin its next step; not while the lead is away."""
-        request = m.Advance(self.join_request.worker, self.joined.incarnation, clock)
-        while (lead := self.peers[0]).link:
-            try:
-                ask(lead.link, request)
-            except OSError:
-                self._lose(lead)
-            except UnknownWorkerError:
-                self.rejoin(lead.link)
-            else:
-                return
+        self._at_gate = True
+        try:
+            self._wait_at_gate(m.Advance(self.join_request.worker, self.joined.incarnation, clock))
+        finally:
+            self._at_gate = False
 
     def ask_lead(self, build: Callable[[], m.Request]) -> m.Reply:
         """A question that only the lead can answer; waits for it when it is away."""
@@ -117,6 +122,8 @@ class ServerGroup:
                 return ask(self._lead_link(), build())
             except OSError:
                 self._lose(lead)
+            except NotLeadError:
+                lead.close()
             except UnknownWorkerError:
                 self.rejoin(self._lead_link())
 
@@ -134,14 +141,7 @@ class ServerGroup:
 
     def rejoin(self, lead: Link) -> None:
         """Take the lease again, as the same process."""
-        request = m.structs_replace(
-            self.join_request,
-            incarnation=self.joined.incarnation,
-            clock=self.clock,
-            map=self.joined.map,
-            training=self.joined.training,
-        )
-        reply = ask(lead, request)
+        reply = ask(lead, self._rejoin_request())
         assert isinstance(reply, m.Joined)
         self.joined = reply
 
@@ -149,6 +149,25 @@ class ServerGroup:
         """Let go of all links."""
         for peer in self.peers:
             peer.close()
+
+    def _wait_at_gate(self, request: m.Advance) -> None:
+        while self._has_lead():
+            lead = self.peers[0]
+            try:
+                ask(self._lead_link(), request)
+            except OSError:
+                self._lose(lead)
+            except NotLeadError:
+                lead.close()
+                self.wait_for_servers()
+            except UnknownWorkerError:
+                self.rejoin(self._lead_link())
+            else:
+                return
+
+    def _has_lead(self) -> bool:
+        self._repair()
+        return self.peers[0].link is not None
 
     def _exchange(self, push: LoggedPush, *, pull: bool) -> list[PushOutcome]:
         """Push to all servers that are up, in turns, so that they work at the same time."""
@@ -158,28 +177,38 @@ class ServerGroup:
             busy = [peer for peer in busy if self._try(peer, peer.push_some)]
         return [peer.outcome() for peer in involved if peer.link]
 
+    @property
+    def _passed(self) -> int:
+        """The last step whose gate is behind us: everybody has pushed it, so its round may be closed.
+
+        At a gate it is the step before. A worker that comes back with its clock says that it has pushed that far, and
+        while the servers change that is true of the step before only.
+        """
+        return self.clock - self._at_gate
+
+    def _rejoin_request(self) -> m.Join:
+        return m.structs_replace(
+            self.join_request,
+            incarnation=self.joined.incarnation,
+            clock=self._passed,
+            map=self.joined.map,
+            training=self.joined.training,
+        )
+
     def _patience(self) -> float:
         """How long to wait for a server; once told to stop, no longer than the grace period lets us leave in order."""
         timeout = self._limits.server_timeout
         return min(timeout, runtime.current().grace_seconds / 3) if runtime.stopping() else timeout
 
-    def _first_join(self) -> tuple[Link, m.Joined]:
+    def _first_join(self, addresses: Sequence[str]) -> tuple[Link, m.Joined]:
         deadline = time.monotonic() + self._limits.server_timeout
         while True:
             try:
-                link = self._dial(self._lead_address)
-                try:
-                    reply = ask(link, self.join_request)
-                except BaseException:
-                    link.close()
-                    raise
+                return join_lead(addresses, self.join_request, self._dial)
             except OSError as error:
                 if time.monotonic() > deadline:
-                    raise ServerLostError(f"no parameter server at {self._lead_address}: {error}") from error
+                    raise ServerLostError(f"no parameter server at {addresses[0]}: {error}") from error
                 time.sleep(RETRY_SECONDS)
-            else:
-                assert isinstance(reply, m.Joined)
-                return link, reply
 
     def _build_peers(self, lead_link: Link | None) -> None:
         block_map = self.joined.map
@@ -192,8 +221,7 @@ class ServerGroup:
 
     def _begin_once(self) -> None:
         if self.peers[0].link is None:
-            link = self._dial(self._lead_address)
-            self.rejoin(link)
+            link, self.joined = join_lead(self.joined.map.servers, self._rejoin_request(), self._dial)
             self._build_peers(link)
         lead, turn = self._lead_link(), m.Turn(ready=self.joined.ready)
         if not turn.ready and not self.joined.upload:
@@ -234,7 +262,12 @@ class ServerGroup:
         return None
 
     def _repair(self) -> None:
-        """Servers that are up but hold other blocks than we thought are not away: settle that before going on."""
+        """Before going on: a server that has left, or that holds other blocks than we thought, is not away."""
+        if self._must_look:
+            self._must_look = False
+            if newer := self._newer_map_known():
+                self._go_over_to(newer)
+                self._must_repair = True
         if self._must_repair:
             self._must_repair = False
             self.wait_for_servers()
@@ -242,6 +275,7 @@ class ServerGroup:
     def _lose(self, peer: Peer) -> None:
         peer.close()
         self.outages += 1
+        self._must_look = True
         peer.tried_at = time.monotonic()
 
     def _revive(self) -> None:
@@ -250,40 +284,58 @@ class ServerGroup:
         for peer in list(self.peers):
             if peer.link is None and now - peer.tried_at >= RETRY_SECONDS:
                 peer.tried_at = now
-                try:
-                    self._revive_one(peer)
-                except OSError:
-                    peer.close()
-                except OldMapError:
-                    peer.close()
-                    self._refresh_map()
+                newer = self._revive_one(peer)
+                if newer:
+                    self._go_over_to(newer)
                     return
 
-    def _revive_one(self, peer: Peer) -> None:
-        peer.link = self._dial(peer.address)
-        if peer is self.peers[0]:
-            self.rejoin(peer.link)
-            if self.joined.map.version != peer.map_version:
-                raise OldMapError("the lead has a new map")
-        peer.catch_up(self.log, self.clock, self.joined.training)
-        if peer is self.peers[0] and not self.joined.ready:
-            ask(peer.link, m.Ready(self.join_request.worker))  # it lost everything, and has it again
-
-    def _refresh_map(self) -> None:
-        """Fetch the map in force; unless it is new, a move is still under way and the next try asks again."""
+    def _revive_one(self, peer: Peer) -> BlockMap | None:
+        """Try one server that is away. A newer map than ours is the answer to give up for: the servers are others."""
         lead = self.peers[0]
         try:
-            if lead.link is None:
-                lead.link = self._dial(lead.address)
-                self.rejoin(lead.link)
-            reply = ask(lead.link, m.AskMap())
+            peer.link = self._dial(peer.address)
+            if newer := self._newer_map(lead if lead.link else peer):
+                return newer
+            if peer is lead:
+                self.rejoin(peer.link)
+            if lead.link:
+                # The server may have missed a change of the map, or wait for word of one that came to nothing.
+                ask(peer.link, m.Adopt(self.joined.map))
+            peer.catch_up(self.log, self._passed, self.joined.training)
+            if peer is lead and not self.joined.ready:
+                ask(peer.link, m.Ready(self.join_request.worker))  # it lost everything, and has it again
         except OSError:
-            self._lose(lead)
-            return
-        assert isinstance(reply, m.CurrentMap)
-        if reply.map.version == lead.map_version:
-            return
-        self.joined = m.structs_replace(self.joined, map=reply.map)
+            peer.close()
+            return self._newer_map_known()
+        except (OldMapError, NotLeadError):
+            peer.close()
+            self._must_repair = True
+            return self._newer_map_known()
+        return None
+
+    def _newer_map_known(self) -> BlockMap | None:
+        """A newer map than ours, if a server that is up knows one: those that are away may have left for good."""
+        for peer in self.peers:
+            with suppress(OSError):
+                if newer := self._newer_map(peer):
+                    return newer
+        return None
+
+    def _newer_map(self, peer: Peer) -> BlockMap | None:
+        """A newer map than ours, if this server knows one."""
+        if peer.link is None:
+            return None
+        try:
+            newest = ask_map(peer.link)
+        except NoMapError:
+            return None
+        except OSError:
+            self._lose(peer)
+            raise
+        return newest if newest.version > peer.map_version else None
+
+    def _go_over_to(self, newer: BlockMap) -> None:
+        self.joined = m.structs_replace(self.joined, map=newer)
         self.close()
         self._build_peers(None)
         self._revive()

@@ -21,6 +21,12 @@ from gangline.ps.settings import Settings
 from gangline.ps.shared_image import SharedImage
 from gangline.ps.store import HeldBlock, Pin, Store, check_sizes
 
+# The rest any server answers. What settles a move is not among them: it must come through while the lead is silent.
+FOR_THE_LEAD = frozenset({
+    m.Join, m.Ready, m.AwaitReady, m.Advance, m.Renew, m.Leave, m.TakeShard, m.FinishShard, m.AskProgress,
+    m.ProposeServers,
+})  # fmt: skip
+
 
 @dataclass(slots=True)
 class Caller:
@@ -51,12 +57,13 @@ class Exchange:
 
 
 class Service:
-    """The requests of one server; with a coordinator it is the lead."""
+    """The requests of one server."""
 
-    def __init__(self, settings: Settings, servers: tuple[str, ...], *, lead: bool) -> None:
+    def __init__(self, settings: Settings, address: str, servers: tuple[str, ...]) -> None:
         agreement = Agreement(settings)
+        self.address = address
         self.store = Store(agreement)
-        self.coordinator = Coordinator(servers, agreement, lease_seconds=settings.lease_seconds) if lead else None
+        self.coordinator = Coordinator(address, servers, agreement, lease_seconds=settings.lease_seconds)
         self._table: dict[type, Callable[[Any, Exchange], Answer | None]] = {
             m.Push: self._push,
             m.Pull: self._pull,
@@ -75,39 +82,46 @@ class Service:
             m.AskMap: self._map,
             m.ProposeServers: self._propose,
             m.Freeze: self._freeze,
+            m.Thaw: self._thaw,
             m.Install: self._install,
             m.Commit: self._commit,
-            m.Forget: self._forget,
+            m.Adopt: self._adopt,
+            m.Withdraw: self._withdraw,
+            m.HandOver: self._hand_over,
+            m.TakeOver: self._take_over,
             m.Persist: self._persist,
         }
 
     def handle(self, request: m.Request, exchange: Exchange) -> Answer | None:
         """Answer one request; None when it has to wait."""
         try:
+            if type(request) in FOR_THE_LEAD and not self._may_answer(request, exchange):
+                return None
             return self._table[type(request)](request, exchange)
         except ParameterServerError as error:
             return Answer(m.Failed(error.code, str(error)))
 
     def disconnected(self, caller: Caller, now: float) -> None:
         """A connection closed."""
-        if caller.joined and self.coordinator:
+        if caller.joined:
             self.coordinator.disconnected(caller.joined, now)
         if caller.image:
             caller.image.close()
 
-    @property
-    def _lead(self) -> Coordinator:
-        if self.coordinator is None:
-            raise ParameterServerError("this server is not the lead")
-        return self.coordinator
+    def _may_answer(self, request: m.Request, exchange: Exchange) -> bool:
+        if isinstance(request, m.Join) and request.map:
+            # Workers carry the map in force to a lead that missed it: one that came back from an older snapshot, or
+            # one that has not yet been told that it leads.
+            self.coordinator.adopt(request.map, exchange.now)
+        return self.coordinator.may_answer()
 
     def _push(self, push: m.Push, exchange: Exchange) -> Answer:
-        held = self.store.find(push.blocks, push.map_version, exchange.now)
+        held = self.store.find(push.blocks, push.map_version, to_change=True)
         pushed = self.store.push(push, held, _gradients(held, exchange))
         return _with_values(pushed, held, exchange) if push.pull else Answer(pushed)
 
     def _pull(self, pull: m.Pull, exchange: Exchange) -> Answer:
-        held = self.store.find(pull.blocks, pull.map_version, exchange.now if pull.clock else 0.0)
+        held = self.store.find(pull.blocks, pull.map_version, to_change=pull.clock > 0)
         self.store.close_rounds(held, pull.clock)
         return _with_values(m.Values(tuple(block.version for block in held)), held, exchange)
 
@@ -117,7 +131,7 @@ class Service:
         return Answer(m.Done())
 
     def _join(self, join: m.Join, exchange: Exchange) -> Answer:
-        joined = self._lead.join(join, exchange.now)
+        joined = self.coordinator.join(join, exchange.now)
         exchange.caller.joined = join.worker
         return Answer(joined)
 
@@ -127,72 +141,88 @@ class Service:
             raise ShapeMismatchError(f"the payload has {exchange.payload.nbytes} bytes, not those of the blocks")
         kinds = [(block.dtype, block.stop - block.start) for block in sizes]
         self.store.initialise(message, _cut(exchange.payload, kinds))
+        self.coordinator.adopt(message.map, exchange.now)
         return Answer(m.Done())
 
     def _position(self, ask: m.AskPosition, exchange: Exchange) -> Answer:
-        return Answer(self.store.position(ask, self.store.find(ask.blocks, ask.map_version, exchange.now)))
+        return Answer(self.store.position(ask, self.store.find(ask.blocks, ask.map_version, to_change=True)))
 
     def _ready(self, _: m.Ready, exchange: Exchange) -> Answer:
-        self._lead.uploaded()
+        self.coordinator.uploaded()
         return Answer(m.Done())
 
     def _await_ready(self, message: m.AwaitReady, exchange: Exchange) -> Answer | None:
-        turn = self._lead.await_ready(message.worker)
+        turn = self.coordinator.await_ready(message.worker)
         return Answer(turn) if turn else None
 
     def _advance(self, message: m.Advance, exchange: Exchange) -> Answer | None:
-        passed = self._lead.advance(message.worker, message.incarnation, message.clock)
+        passed = self.coordinator.advance(message.worker, message.incarnation, message.clock)
         return Answer(m.Done()) if passed else None
 
     def _renew(self, message: m.Renew, exchange: Exchange) -> Answer:
-        self._lead.renew(message.worker, message.incarnation, exchange.now)
+        self.coordinator.renew(message.worker, message.incarnation, exchange.now)
         return Answer(m.Done())
 
     def _leave(self, message: m.Leave, exchange: Exchange) -> Answer:
-        self._lead.leave(message.worker, message.incarnation)
+        self.coordinator.leave(message.worker, message.incarnation)
         exchange.caller.joined = ""
         return Answer(m.Done())
 
     def _take_shard(self, message: m.TakeShard, exchange: Exchange) -> Answer | None:
-        grant = self._lead.take_shard(message.worker, message.incarnation, message.plan)
+        grant = self.coordinator.take_shard(message.worker, message.incarnation, message.plan)
         return Answer(grant) if grant else None
 
     def _finish_shard(self, message: m.FinishShard, exchange: Exchange) -> Answer:
-        self._lead.finish_shard(message.worker, message.incarnation, message.shard, message.reached)
+        self.coordinator.finish_shard(message.worker, message.incarnation, message.shard, message.reached)
         return Answer(m.Done())
 
     def _progress(self, _: m.AskProgress, exchange: Exchange) -> Answer:
-        return Answer(self._lead.progress())
+        return Answer(self.coordinator.progress())
 
-    def _map(self, _: m.AskMap, exchange: Exchange) -> Answer:
-        return Answer(m.CurrentMap(self._lead.map))
+    def _map(self, _: m.AskMap, exchange: Exchange) -> Answer | None:
+        return None if self.coordinator.moving else Answer(m.CurrentMap(self.coordinator.map))
 
-    def _propose(self, message: m.ProposeServers, exchange: Exchange) -> Answer:
-        return Answer(m.CurrentMap(self._lead.propose(message.servers)))
+    def _propose(self, message: m.ProposeServers, exchange: Exchange) -> Answer | None:
+        if self.coordinator.moving:
+            return None
+        return Answer(self.coordinator.propose(message.servers, exchange.now + message.seconds))
 
     def _freeze(self, message: m.Freeze, exchange: Exchange) -> Answer:
         held = self.store.find(message.blocks, self.store.map_version)
-        for block in held:
-            block.frozen_until = exchange.now + message.seconds
-        arrays = [array for block in held for array in (block.value, *block.state.values())]
-        frozen = m.Frozen(tuple(block.describe() for block in held), self.store.agreement.training)
-        return Answer(frozen, arrays, [block.pin for block in held])
+        self.store.freeze(held, exchange.now + message.seconds, exchange.caller)
+        packed = [block.pack() for block in held]
+        frozen = m.Frozen(tuple(moved for moved, _ in packed), self.store.agreement.training)
+        return Answer(frozen, [array for _, arrays in packed for array in arrays], [block.pin for block in held])
+
+    def _thaw(self, _: m.Thaw, exchange: Exchange) -> Answer:
+        self.store.thaw(exchange.caller)
+        return Answer(m.Done())
 
     def _install(self, message: m.Install, exchange: Exchange) -> Answer:
         self.store.agreement.settle(message.training)
-        block = message.block
-        kinds = [(block.dtype, block.size), *((dtype, size) for _, dtype, size in block.states)]
-        value, *states = (array.copy() for array in _cut(exchange.payload, kinds))
-        names = [name for name, _, _ in block.states]
-        self.store.install(block, message.map_version, value, dict(zip(names, states, strict=True)))
+        arrays = [array.copy() for array in _cut(exchange.payload, m.moved_kinds(message.block))]
+        self.store.install(message.block, arrays)
+        return Answer(m.Done())
+
+    def _hand_over(self, _: m.HandOver, exchange: Exchange) -> Answer:
+        return Answer(m.HandedOver(self.coordinator.hand_over(), self.store.agreement.training))
+
+    def _take_over(self, message: m.TakeOver, exchange: Exchange) -> Answer:
+        self.store.agreement.settle(message.training)
+        self.coordinator.take_over(message.state, exchange.now)
         return Answer(m.Done())
 
     def _commit(self, message: m.Commit, exchange: Exchange) -> Answer:
-        self._lead.commit(message.map)
+        self.coordinator.commit(message.map, exchange.now)
         return Answer(m.Done())
 
-    def _forget(self, message: m.Forget, exchange: Exchange) -> Answer:
-        self.store.forget(message.blocks, message.map_version)
+    def _withdraw(self, _: m.Withdraw, exchange: Exchange) -> Answer:
+        self.coordinator.withdraw(exchange.now)
+        return Answer(m.Done())
+
+    def _adopt(self, message: m.Adopt, exchange: Exchange) -> Answer:
+        self.coordinator.adopt(message.map, exchange.now)
+        self.store.follow(message.map.given_to(self.address), message.map.version, exchange.now)
         return Answer(m.Done())
 
     def _persist(self, message: m.Persist, exchange: Exchange) -> Answer | None:

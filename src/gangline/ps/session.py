@@ -20,18 +20,16 @@ from types import TracebackType
 from typing import Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gangline import runtime
 from gangline.ps import messages as m
-from gangline.ps.blocks import Array, Tensor, describe, image_bytes, image_views
+from gangline.ps.blocks import Array, Indices, Tensor, describe, image_bytes, image_views
 from gangline.ps.consistency import parse_consistency
 from gangline.ps.errors import NonFiniteGradientError, ShapeMismatchError, UnknownNameError
 from gangline.ps.heartbeat import Heartbeat
-from gangline.ps.link import InProcessLink, Link, RemoteLink
+from gangline.ps.link import Link, RemoteLink
 from gangline.ps.push_log import LoggedPush
 from gangline.ps.server_group import Limits, ServerGroup
-from gangline.ps.service import Service
 from gangline.ps.settings import NonFinitePolicy, Settings
 from gangline.ps.shards import ShardPlan, ShardRange, epoch_order
 from gangline.ps.shared_image import SharedImage
@@ -44,13 +42,13 @@ FOLLOW_SLICE_SECONDS = 0.1
 class Shard:
     """A leased part of one epoch."""
 
-    def __init__(self, leased: ShardRange, indices: NDArray[np.intp]) -> None:
+    def __init__(self, leased: ShardRange, indices: Indices) -> None:
         self.leased = leased
         self.epoch = leased.epoch
         self.indices = indices
         self.reached = leased.stop
 
-    def batches(self, size: int) -> Iterator[NDArray[np.intp]]:
+    def batches(self, size: int) -> Iterator[Indices]:
         """Indices of the examples, `size` at a time; ends early when the stop notice comes."""
         self.reached = self.leased.start
         for start in range(0, len(self.indices), size):
@@ -79,7 +77,7 @@ class Session:
         self._policy = NonFinitePolicy(servers.joined.training.non_finite)
         self._sequence = 0
         self._heartbeat = heartbeat
-        self._order: tuple[int, NDArray[np.intp]] | None = None
+        self._order: tuple[int, Indices] | None = None
         self._done: deque[ShardRange] = deque(maxlen=REMEMBERED_SHARDS)
         self.parameters: Mapping[str, Array] = image_views(image.values, tensors)
         self.gradients: Mapping[str, Array] = image_views(image.gradients, tensors)
@@ -210,7 +208,7 @@ class Session:
         self.statistics.dropped_pushes += 1
         return False
 
-    def _indices(self, plan: ShardPlan, shard: ShardRange, seed: int) -> NDArray[np.intp]:
+    def _indices(self, plan: ShardPlan, shard: ShardRange, seed: int) -> Indices:
         if self._order is None or self._order[0] != shard.epoch:
             self._order = (shard.epoch, epoch_order(plan.examples, shard.epoch, seed))
         return self._order[1][shard.start : shard.stop]
@@ -250,11 +248,13 @@ def connect(
     image = SharedImage.create(image_bytes(tensors))
     for name, view in image_views(image.values, tensors).items():
         np.copyto(view, arrays[name])
-    addresses = here.peers("ps") or ("in-process",)
-    alone = not here.peers("ps")
+    addresses = here.peers("ps")
+    alone = not addresses
     dial: Callable[[str], Link]
     if alone:
-        dial = partial(_dial_in_process, Service(settings or Settings(), addresses, lead=True), image)
+        from gangline.ps.in_process import ADDRESS, dial_in_process
+
+        addresses, dial = (ADDRESS,), dial_in_process(settings or Settings(), image)
     else:
         dial = partial(RemoteLink, job=here.job_id, sender=here.name, image=image if shared_memory else None)
     join = m.Join(
@@ -265,13 +265,11 @@ def connect(
         training=settings.training if settings else None,
     )
     try:
-        servers = ServerGroup(addresses[0], dial, image, join, limits or Limits())
+        servers = ServerGroup(addresses, dial, image, join, limits or Limits())
     except BaseException:
         image.close()
         raise
-    heartbeat = (
-        None if alone else _heartbeat(servers, partial(RemoteLink, addresses[0], job=here.job_id, sender=here.name))
-    )
+    heartbeat = None if alone else _heartbeat(servers, partial(RemoteLink, job=here.job_id, sender=here.name))
     session = Session(tensors, image, servers, heartbeat)
     try:
         servers.begin()
@@ -281,15 +279,12 @@ def connect(
     return session
 
 
-def _heartbeat(servers: ServerGroup, dial: Callable[[], Link]) -> Heartbeat:
-    renew = m.Renew(servers.join_request.worker, servers.joined.incarnation)
-    heartbeat = Heartbeat(dial, renew, servers.joined.lease_seconds / 3)
+def _heartbeat(servers: ServerGroup, dial: Callable[[str], Link]) -> Heartbeat:
+    joined = servers.joined
+    renew = m.Renew(servers.join_request.worker, joined.incarnation)
+    heartbeat = Heartbeat(dial, joined.map.servers, renew, joined.lease_seconds / 3)
     heartbeat.start()
     return heartbeat
-
-
-def _dial_in_process(service: Service, image: SharedImage, _: str) -> Link:
-    return InProcessLink(service, image)
 
 
 def as_array(value: object) -> Array:

@@ -10,8 +10,8 @@ from collections import deque
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from gangline.ps.blocks import Indices
 from gangline.ps.errors import SettingsError
 
 
@@ -121,6 +121,6 @@ class ShardQueue:
         self._next_epoch += 1
 
 
-def epoch_order(examples: int, epoch: int, seed: int) -> NDArray[np.intp]:
+def epoch_order(examples: int, epoch: int, seed: int) -> Indices:
     """The order in which one epoch goes through the examples: the same for all who use the same seed."""
     return np.random.default_rng([seed, epoch]).permutation(examples)

@@ -1,4 +1,4 @@
-"""A server's state on disk: its blocks with their sequences and, on the lead, the coordinator.
+"""A server's state on disk: its blocks with their sequences, the map and, on the lead, all that the lead knows.
 
 Taken without stopping the server: the arrays are pinned (see store.py) and written by another thread. Kept by
 runtime.Checkpoints, so that a snapshot is whole or absent and a corrupt one gives way to the one before it.
@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from gangline.ps.blocks import Array
-from gangline.ps.coordinator import Coordinator, CoordinatorState
+from gangline.ps.coordinator import Coordinator
+from gangline.ps.lead_state import LeadState
 from gangline.ps.messages import MovedBlock
 from gangline.ps.settings import Training
 from gangline.ps.store import Identity, Pin, Store
@@ -29,14 +30,14 @@ class SnapshotState(msgspec.Struct, array_like=True):
     map_version: int
     blocks: list[MovedBlock]
     handled: dict[str, Identity]
-    coordinator: CoordinatorState | None
+    lead: LeadState
     training: Training | None
 
 
 class Snapshots:
     """Takes and restores the snapshots of one server."""
 
-    def __init__(self, directory: Path, store: Store, coordinator: Coordinator | None) -> None:
+    def __init__(self, directory: Path, store: Store, coordinator: Coordinator) -> None:
         self._checkpoints = Checkpoints(directory, keep=KEEP)
         self._store = store
         self._store.keeps_snapshots = True
@@ -47,7 +48,7 @@ class Snapshots:
         self._handled: dict[str, Identity] = {}
         self._previous: dict[str, Identity] = {}
         self._error: BaseException | None = None
-        self._changes = -1
+        self._written = (-1, 0)
 
     def restore(self, now: float) -> bool:
         """Load the newest snapshot that is whole; False when there is none."""
@@ -59,11 +60,11 @@ class Snapshots:
             self._store.agreement.settle(state.training)
         arrays = load_arrays(checkpoint.path)
         for block in state.blocks:
-            states = {name: arrays[f"{block.number}.{name}"] for name, _, _ in block.states}
-            self._store.install(block, state.map_version, arrays[f"{block.number}.value"], states)
+            names = ["value", *(name for name, _, _ in block.states)]
+            self._store.install(block, [arrays[f"{block.number}.{name}"] for name in names])
+        self._store.map_version = state.map_version
         self._store.handled = dict(state.handled)
-        if self._coordinator and state.coordinator:
-            self._coordinator.restore(state.coordinator, now)
+        self._coordinator.restore(state.lead, now)
         return True
 
     @property
@@ -73,11 +74,12 @@ class Snapshots:
 
     def begin(self) -> None:
         """Start writing the state of this instant; does nothing while one is being written or nothing changed."""
-        wanted = self._store.snapshot_wanted
-        if self._writer or (self._store.changes == self._changes and not self._coordinator and not wanted):
+        state_now = (self._store.changes, self._coordinator.map_version)
+        # The lead always has news: leases and clocks.
+        if self._writer or not (state_now != self._written or self._coordinator.leads or self._store.snapshot_wanted):
             return
         self._store.snapshot_wanted = False
-        self._changes = self._store.changes
+        self._written = state_now
         arrays: dict[str, Array] = {}
         blocks = [block.describe() for block in self._store.blocks.values()]
         for block in self._store.blocks.values():
@@ -86,10 +88,9 @@ class Snapshots:
             block.pin.readers += 1
             self._pins.append(block.pin)
         self._handled = dict(self._store.handled)
-        coordinator = self._coordinator.state() if self._coordinator else None
         agreement = self._store.agreement
         training = agreement.training if agreement.settled else None
-        state = SnapshotState(self._store.map_version, blocks, self._handled, coordinator, training)
+        state = SnapshotState(self._store.map_version, blocks, self._handled, self._coordinator.state(), training)
         self._writer = threading.Thread(target=self._write, args=(_writing(state, arrays),), name="snapshot")
         self._writer.start()
 
@@ -104,7 +105,7 @@ class Snapshots:
         self._pins = []
         if self._error:
             error, self._error = self._error, None
-            self._changes = -1
+            self._written = (-1, 0)
             self._store.disk_fails = True
             raise error
         self._store.disk_fails = False

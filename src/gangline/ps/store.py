@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from gangline.ps.agreement import Agreement
@@ -22,7 +23,17 @@ from gangline.ps.errors import (
     ReplacedError,
     ShapeMismatchError,
 )
-from gangline.ps.messages import AskPosition, Initialise, MovedBlock, Persist, Persisted, Position, Push, Pushed
+from gangline.ps.messages import (
+    AskPosition,
+    Initialise,
+    MovedBlock,
+    PendingPush,
+    Persist,
+    Persisted,
+    Position,
+    Push,
+    Pushed,
+)
 from gangline.ps.optimizers import State
 from gangline.ps.settings import NonFinitePolicy
 
@@ -51,6 +62,7 @@ class HeldBlock:
     closed: int = 0
     pending: dict[int, dict[tuple[str, Identity], tuple[Array, float]]] = field(default_factory=dict)
     frozen_until: float = 0.0
+    frozen_by: object = None
     rebuilt: bool = False
 
     def make_writable(self) -> None:
@@ -61,7 +73,7 @@ class HeldBlock:
             self.pin = Pin()
 
     def describe(self) -> MovedBlock:
-        """All but the bytes; see MovedBlock."""
+        """All but the bytes, and but the pushes that wait: a snapshot leaves those to the workers to repeat."""
         states = [(name, array.dtype.str, array.size) for name, array in self.state.items()]
         return MovedBlock(
             number=self.number,
@@ -74,6 +86,16 @@ class HeldBlock:
             states=states,
             sequences=dict(self.sequences),
         )
+
+    def pack(self) -> tuple[MovedBlock, list[Array]]:
+        """Everything, for another server: the description and the arrays in its order."""
+        waiting = [
+            (PendingPush(number, worker, *identity, scale), gradient)
+            for number, contributions in self.pending.items()
+            for (worker, identity), (gradient, scale) in contributions.items()
+        ]
+        moved = msgspec.structs.replace(self.describe(), pending=[push for push, _ in waiting])
+        return moved, [self.value, *self.state.values(), *(gradient for _, gradient in waiting)]
 
 
 class Store:
@@ -103,15 +125,15 @@ class Store:
                 self.blocks[number] = HeldBlock(number, offset, value.copy(), rebuilt=message.rebuilt)
                 self.changes += 1
 
-    def find(self, numbers: Sequence[int], map_version: int, now: float = 0.0) -> list[HeldBlock]:
-        """The blocks asked for; refuses when one is not here, or is about to leave."""
+    def find(self, numbers: Sequence[int], map_version: int, *, to_change: bool = False) -> list[HeldBlock]:
+        """The blocks asked for; refuses when one is not here or, if they are to change, is about to leave."""
         try:
             held = [self.blocks[number] for number in numbers]
         except KeyError as error:
             if map_version < self.map_version:
                 raise OldMapError(f"map {map_version} is old; {self.map_version} is in force") from error
             raise MissingBlocksError(f"block {error} has no value on this server") from error
-        if now and any(block.frozen_until > now for block in held):
+        if to_change and any(block.frozen_until for block in held):
             raise OldMapError(f"map {map_version} is being replaced: a block is on its way to another server")
         return held
 
@@ -164,27 +186,50 @@ class Store:
         sequence = min((seen[1] if seen[0] == ask.incarnation else 0 for seen in identities), default=0)
         return Position(sequence, any(block.rebuilt for block in held))
 
-    def install(self, moved: MovedBlock, map_version: int, value: Array, state: State) -> None:
-        """Take over a block from another server."""
-        self.map_version = max(self.map_version, map_version)
+    def install(self, moved: MovedBlock, arrays: Sequence[Array]) -> None:
+        """Take over a block from another server or from a snapshot; the arrays are those of `HeldBlock.pack`."""
+        names = [name for name, _, _ in moved.states]
+        value, states, waiting = arrays[0], arrays[1 : 1 + len(names)], arrays[1 + len(names) :]
+        state = dict(zip(names, states, strict=True))
         block = HeldBlock(moved.number, moved.offset, value, state, moved.version, dict(moved.sequences))
         block.closed, block.rebuilt = moved.closed, moved.rebuilt
+        for push, gradient in zip(moved.pending, waiting, strict=True):
+            identity = (push.incarnation, push.sequence)
+            block.pending.setdefault(push.round, {})[push.worker, identity] = (gradient, push.scale)
         self.blocks[moved.number] = block
         self.changes += 1
 
-    def forget(self, numbers: Sequence[int], map_version: int) -> None:
-        """Drop blocks that another server owns now."""
-        self.map_version = max(self.map_version, map_version)
-        for number in numbers:
-            self.blocks.pop(number, None)
-        self.changes += 1
+    def freeze(self, held: Sequence[HeldBlock], until: float, mover: object) -> None:
+        """Let these blocks stand still while they are carried to another server."""
+        for block in held:
+            block.frozen_until, block.frozen_by = until, mover
+
+    def thaw(self, mover: object) -> None:
+        """Go on with the blocks that this mover froze."""
+        for block in self.blocks.values():
+            if block.frozen_by is mover:
+                block.frozen_until, block.frozen_by = 0.0, None
+
+    def follow(self, numbers: Sequence[int], map_version: int, now: float) -> None:
+        """The map in force leaves this server these blocks: drop the others.
+
+        A map that is known already says that nothing came of a move whose time is up: its blocks go on.
+        """
+        if map_version > self.map_version:
+            self.map_version = map_version
+            self.blocks = {number: self.blocks[number] for number in numbers if number in self.blocks}
+            self.changes += 1
+            now = math.inf
+        for block in self.blocks.values():
+            if map_version == self.map_version and block.frozen_until <= now:
+                block.frozen_until, block.frozen_by = 0.0, None
 
     def _apply(self, block: HeldBlock, gradient: Array, scale: float) -> None:
         if gradient.size != block.value.size:
             raise ShapeMismatchError(f"block {block.number} has {block.value.size} elements, not {gradient.size}")
         block.make_writable()
         rate = self.agreement.training.learning_rate * scale
-        self.agreement.optimizer.apply(block.value, gradient, block.state, rate)
+        self.agreement.optimizer(block.value, gradient, block.state, rate)
         block.version += 1
         self.changes += 1
 
