@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-frameworks check experiment chaos bench cluster-up cluster-down lock clean
+.PHONY: setup demo test test-machine test-kubernetes test-alone test-frameworks check experiment chaos bench cluster-up cluster-down lock clean
 
 setup: $(STAMP)
 
@@ -21,10 +21,17 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The second and the third run start a real Kubernetes cluster; the first time it builds the cluster's components (about 12 minutes).
-test: setup
+test: test-machine test-kubernetes test-alone
+
+test-machine: setup
 	$(BIN)/python -m pytest -n auto -m "not kubernetes and not frameworks"
+
+# Starts a real Kubernetes cluster; the first time it builds the cluster's components (about 12 minutes).
+test-kubernetes: setup
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m "kubernetes and not alone"
+
+# What stops parts of its cluster or changes the whole of it, one test after the other.
+test-alone: setup
 	$(BIN)/python -m pytest -m "kubernetes and alone"
 
 # Trains with the real TensorFlow, PyTorch, JAX and MPI in an environment of their own (7 GB, announced, made once).

@@ -114,7 +114,11 @@ def test_a_file_brings_its_config_maps_along(here: Here, tmp_path: Path) -> None
         "command": ["cat", "/etc/words/greeting"],
         "volumeMounts": [{"name": "words", "mountPath": "/etc/words"}],
     }
-    pod = {"containers": [container], "volumes": [{"name": "words", "configMap": {"name": "file-words"}}]}
+    pod = {
+        "containers": [container],
+        "volumes": [{"name": "words", "configMap": {"name": "file-words"}}],
+        "nodeSelector": {"pool": "of-a-cluster"},
+    }
     documents = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "file-words"}, "data": {"greeting": "hello"}},
         {
@@ -128,6 +132,7 @@ def test_a_file_brings_its_config_maps_along(here: Here, tmp_path: Path) -> None
     code, out, err = here("submit", "-f", str(tmp_path / "job.yaml"), "--follow")
     assert (code, out) == (0, "hello\n"), err
     assert "note: the image any is ignored" in err
+    assert "nodeSelector is not used here" in err
 
 
 def test_the_kubeconfig_is_added_to_what_a_file_says_already(here: Here, tmp_path: Path) -> None:

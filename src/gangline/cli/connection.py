@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import click
 
+from gangline.cli.patient_client import PatientClient
 from gangline.cli.terminal import say
 from gangline.sdk import Client
 from gangline.sdk.background import ensure_service
@@ -39,8 +40,10 @@ def connect(ctx: click.Context, *, tenant: str | None = None) -> Client:
     tenant = tenant or chosen.get("tenant")
     if settings.context:
         return _cluster_client(root, settings, tenant or settings.tenant)
-    address = chosen.get("server") or ensure_service(settings, say=say)
-    return Client(address, tenant=tenant, settings=settings)
+    if server := chosen.get("server"):
+        return PatientClient(server, tenant=tenant, settings=settings)
+    address = ensure_service(settings, say=say)
+    return PatientClient(address, tenant=tenant, settings=settings, revive=lambda: _revive(settings))
 
 
 def chosen_context(ctx: click.Context, given: str | None = None) -> str:
@@ -54,11 +57,17 @@ def spoken(ctx: click.Context, *words: str) -> str:
     return " ".join(("gangline", *(("--context", context) if context else ()), *words))
 
 
+def _revive(settings: Settings) -> None:
+    """Start a service that was killed: it has left its socket behind. One that was stopped is left to its user."""
+    if settings.socket.exists():
+        ensure_service(settings, say=say)
+
+
 def _cluster_client(root: click.Context, settings: Settings, tenant: str) -> Client:
     """Return the one client of this command for a tenant of a cluster; it ends with the command."""
     clients: dict[str, Client] = root.meta.setdefault("gangline clients", {})
     if tenant not in clients:
-        clients[tenant] = Client(context=settings.context, tenant=tenant, settings=settings)
+        clients[tenant] = PatientClient(context=settings.context, tenant=tenant, settings=settings)
         root.call_on_close(clients[tenant].close)
         root.meta["gangline context"] = settings.context
     return clients[tenant]

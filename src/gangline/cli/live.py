@@ -103,6 +103,8 @@ def _watch_job(client: Client, view: LiveView, over: threading.Event) -> None:
 
 
 def _watch_metrics(client: Client, view: LiveView, over: threading.Event) -> None:
-    with suppress(UnreachableError, NotFoundError):
+    with suppress(NotFoundError):
         while not over.wait(_METRICS_SECONDS):
-            view.metrics = client.latest_metrics(view.job.id)
+            # A service that is away for a moment is asked again in the next round.
+            with suppress(UnreachableError):
+                view.metrics = client.latest_metrics(view.job.id)

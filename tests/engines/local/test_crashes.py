@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gangline.lifecycle.events import GangStopped, ReplicaExited, ReplicaLost, ReplicaStarted
+from gangline.lifecycle.events import GangFailed, GangStopped, ReplicaExited, ReplicaLost, ReplicaStarted
 from gangline.model import Gang, GangReplica
 from gangline.testing.builders import make_role, make_spec
 from gangline.testing.engine_suite import Program, eventually, place, with_replicas
@@ -54,6 +54,7 @@ async def test_a_host_killed_at_random_moments_loses_and_repeats_nothing(tmp_pat
         assert list((subject.root / "active").iterdir()) == []
         tokens = [token_of(subject.attempt(f"job-{number}")) for number in range(GANGS)]
         assert not any(marked_processes(token) for token in tokens)
+        assert not any(groups_of(subject.attempt(f"job-{number}")) for number in range(GANGS))
 
 
 @pytest.mark.parametrize("moment", range(12))
@@ -73,6 +74,21 @@ async def test_an_engine_dropped_at_any_moment_is_followed_by_one_that_goes_on(t
         await subject.engine.stop(gang.id, 1.0)
         await subject.news.wait_for(GangStopped)
         assert (subject.root / "jobs/job-1/results/runs").read_text() == "ran\n" * 2
+        assert groups_of(subject.attempt()) == []
+
+
+async def test_a_gang_whose_keeper_cannot_start_leaves_nothing(
+    subject: LocalSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    gang = place(make_spec(roles=(subject.role("worker", Program.SUCCEED),)), await subject.node())
+    await subject.engine.run(gang)
+    (failed,) = await subject.news.wait_for(GangFailed)
+    assert failed.reason == "KeeperFailed"
+    await subject.engine.stop(gang.id, 1.0)
+    await subject.news.wait_for(GangStopped)
+    assert groups_of(subject.attempt()) == []
+    assert not (subject.attempt() / "scratch").exists()
 
 
 async def test_replicas_of_a_killed_keeper_are_lost_and_leave_no_process(subject: LocalSubject) -> None:

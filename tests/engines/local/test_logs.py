@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gangline.engines.interface import LogLine, LogQuery, Stream
-from gangline.engines.local.keeper.output import LogWriter
-from gangline.engines.local.logs import follow_logs, read_logs
-from gangline.model import JobId, RoleName, Timestamp
+from gangline.engines.local.keeper.output import LogWriter, log_numbers
+from gangline.engines.local.logs import ReplicaLog, follow_logs, read_logs
+from gangline.model import JobId, ReplicaId, RoleName, Timestamp
 
 SECOND = 1_000_000_000
 JOB = JobId("job-1")
@@ -106,6 +106,24 @@ async def test_following_goes_across_rotation_and_finds_replicas_that_come_later
             await asyncio.sleep(0.06)
     Replica(tmp_path, "worker-1").say(100, b"late")
     over = True
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await following
     assert seen == [*(str(number) for number in range(30)), "late"]
+
+
+def test_what_is_written_while_a_file_is_left_for_the_next_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = Replica(tmp_path, file_bytes=200)
+    replica.say(1, b"0")
+
+    def numbers_a_moment_later(directory: str, name: str) -> list[int]:
+        monkeypatch.undo()
+        for number in range(1, 10):
+            replica.say(number + 1, b"%d" % number)
+        return log_numbers(directory, name)
+
+    log = ReplicaLog(tmp_path, ReplicaId(RoleName("worker"), 0), 1)
+    assert texts(list(log.lines())) == ["0"]
+    monkeypatch.setattr("gangline.engines.local.logs.log_numbers", numbers_a_moment_later)
+    assert texts(list(log.lines())) == [str(number) for number in range(1, 10)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gangline.engines.local.allocation import Allocation
-from gangline.engines.local.devices import Device, find_devices
+from gangline.engines.local.devices import Device, DeviceWatch, find_devices
 from gangline.engines.local.keeper import cgroups
 from gangline.engines.local.machine import LocalNode, Machine
 from gangline.engines.local.wire import ReplicaOrder
@@ -94,6 +94,20 @@ def test_gpus_are_found_through_nvidia_smi(tmp_path: Path, monkeypatch: pytest.M
 def test_a_tool_that_cannot_answer_means_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     install_nvidia_smi(tmp_path, answer, monkeypatch)
     assert find_devices() == ()
+
+
+def test_gpus_are_asked_for_again_only_where_the_answer_may_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    asked = tmp_path / "asked"
+    watch = DeviceWatch()
+    install_nvidia_smi(tmp_path, f"echo once >>{asked}; exit 9", monkeypatch)
+    assert (watch.look(), watch.look(), watch.devices) == (False, False, ())
+    install_nvidia_smi(tmp_path, f"echo once >>{asked}; echo 0, NVIDIA H200, 143771, 512, 40", monkeypatch)
+    assert (watch.look(), watch.look()) == (True, False)
+    assert [device.id for device in watch.devices] == ["0"]
+    assert len(asked.read_text().splitlines()) == 3
 
 
 def make_order(

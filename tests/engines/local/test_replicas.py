@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gangline.engines.interface import NodesChanged
 from gangline.engines.local.keeper import cgroups, processes
 from gangline.engines.local.ordering import LogLimits
 from gangline.lifecycle.events import GangFailed, GangStopped, ReplicaExited, ReplicaStarted
@@ -268,6 +269,20 @@ async def test_gpus_are_handed_out_exclusively(tmp_path: Path, monkeypatch: pyte
             return [line.text for line in await subject.lines(job_id="job-2")] == ["2"]
 
         await eventually(third_device_is_given)
+
+
+async def test_gpus_that_appear_later_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", str(tools))
+    async with LocalSubject.over(tmp_path, device_seconds=0.02) as subject:
+        (node,) = await subject.engine.nodes()
+        assert node.capacity.gpu_millis == 0
+        install_nvidia_smi(tools, "echo 0, NVIDIA H200, 143771, 512, 40", monkeypatch)
+        await subject.news.wait_for(NodesChanged)
+        (node,) = await subject.engine.nodes()
+        assert (node.capacity.gpu_millis, node.gpu_type) == (1000, "h200")
 
 
 async def test_gpus_are_free_the_moment_a_gang_is_reported_as_stopped(

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 _FIELDS = ("index", "name", "memory.total", "memory.used", "utilization.gpu")
 _NO_MODEL = re.compile(r"nvidia|tesla|geforce|quadro|pcie|sxm\d*|hbm\w*|nvl|\d+gi?b")
@@ -28,6 +29,30 @@ class Device:
         words = re.split(r"[\s_-]+", self.name.lower())
         return "-".join(word for word in words if not _NO_MODEL.fullmatch(word)) or "gpu"
 
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        """What does not change while it is the same device."""
+        return self.id, self.name, self.memory_mib
+
+
+class DeviceWatch:
+    """The GPUs of this machine, as they come. Asking is slow, so it is done again only where the answer may differ."""
+
+    def __init__(self) -> None:
+        self.devices: tuple[Device, ...] = ()
+        self._signs: tuple[str, ...] | None = None
+
+    def look(self) -> bool:
+        """Look for GPUs; True if they are others than before. No answer takes none away: the tool may be busy."""
+        signs = _signs()
+        if not signs or (self.devices and signs == self._signs):
+            return False
+        found, self._signs = find_devices(), signs
+        if not found or [device.identity for device in found] == [device.identity for device in self.devices]:
+            return False
+        self.devices = found
+        return True
+
 
 def find_devices() -> tuple[Device, ...]:
     """Ask for every GPU that this process may use; none if there is no tool to ask or it cannot answer."""
@@ -44,6 +69,12 @@ def find_devices() -> tuple[Device, ...]:
     if allowed is None:
         return devices
     return tuple(device for device in devices if device.id in allowed.replace(" ", "").split(","))
+
+
+def _signs() -> tuple[str, ...]:
+    """What is cheap to see of GPUs: the tool, and the driver's files. Nothing if there is no tool to ask."""
+    tool = shutil.which("nvidia-smi")
+    return () if tool is None else (tool, *sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*")))
 
 
 def _device(line: str) -> Device:

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, Saboteur, Usage
+from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, NodesChanged, Saboteur, Usage
 from gangline.engines.local.addresses import Addresses
-from gangline.engines.local.devices import find_devices
+from gangline.engines.local.devices import DeviceWatch
 from gangline.engines.local.layout import Layout
 from gangline.engines.local.link import GangLink
 from gangline.engines.local.logs import follow_logs, read_logs
@@ -26,7 +26,8 @@ class LocalEngine:
     """Runs gangs as processes of this user on this machine.
 
     ``root`` holds everything it keeps and is this engine's alone. ``nodes`` divides the machine into logical nodes.
-    ``use_cgroups`` False keeps away from control groups even where the system would permit them.
+    ``use_cgroups`` False keeps away from control groups even where the system would permit them. GPUs that appear
+    later are seen within ``device_seconds``.
     """
 
     def __init__(
@@ -37,11 +38,14 @@ class LocalEngine:
         nodes: int = 1,
         log_limits: LogLimits | None = None,
         use_cgroups: bool = True,
+        device_seconds: float = 30.0,
     ) -> None:
         self._layout = Layout(root.absolute())
         self._clock = clock
         self._node_count = nodes
         self._nodes: tuple[LocalNode, ...] | None = None
+        self._devices = DeviceWatch()
+        self._device_seconds = device_seconds
         self._addresses = Addresses()
         self._order_writer = OrderWriter(
             layout=self._layout,
@@ -52,11 +56,11 @@ class LocalEngine:
         self._links: dict[GangId, GangLink] = {}
         self._tasks: dict[GangId, asyncio.Task[None]] = {}
         self._news: asyncio.Queue[EngineEvent | Exception] = asyncio.Queue()
-        self._metric_task: asyncio.Task[None] | None = None
+        self._watches: tuple[asyncio.Task[None], ...] = ()
         self._meter = UsageMeter(clock)
 
     async def nodes(self) -> Sequence[Node]:
-        """Describe the machine, or its logical parts. GPUs are looked for once per life."""
+        """Describe the machine, or its logical parts."""
         return [part.node for part in await self._parts()]
 
     async def run(self, gang: Gang) -> None:
@@ -149,7 +153,7 @@ class LocalEngine:
 
     async def close(self) -> None:
         """Let go of everything in this process; gangs go on without it, and the next engine finds them."""
-        tasks = [*self._tasks.values(), *([self._metric_task] if self._metric_task else [])]
+        tasks = [*self._tasks.values(), *self._watches]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -157,15 +161,18 @@ class LocalEngine:
 
     async def _parts(self) -> tuple[LocalNode, ...]:
         if self._nodes is None:
-            devices = await asyncio.to_thread(find_devices)
-            self._nodes = Machine.measure(devices).divide(self._node_count)
+            await asyncio.to_thread(self._devices.look)
+            self._nodes = self._measure()
         return self._nodes
+
+    def _measure(self) -> tuple[LocalNode, ...]:
+        return Machine.measure(self._devices.devices).divide(self._node_count)
 
     def _recover(self) -> None:
         """Once per life: find what an earlier life left."""
-        if self._metric_task is not None:
+        if self._watches:
             return
-        self._metric_task = asyncio.create_task(self._read_metrics())
+        self._watches = (asyncio.create_task(self._read_metrics()), asyncio.create_task(self._watch_devices()))
         self._layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for gang_id in self._layout.active_gangs():
             link = self._open(gang_id)
@@ -196,6 +203,14 @@ class LocalEngine:
             await asyncio.sleep(_METRIC_SECONDS)
             for link in self._links.values():
                 link.read_metrics()
+
+    async def _watch_devices(self) -> None:
+        """Tell of GPUs that appear: a driver was not ready when the service started, or a device was added."""
+        while True:
+            await asyncio.sleep(self._device_seconds)
+            if await asyncio.to_thread(self._devices.look):
+                self._nodes = self._measure()
+                self._news.put_nowait(NodesChanged())
 
 
 def _remove_tree(folder: Path) -> None:

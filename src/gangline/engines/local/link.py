@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gangline.engines.interface import EngineEvent
-from gangline.engines.local.keeper import processes
+from gangline.engines.local.keeper import cgroups, processes
 from gangline.engines.local.keeper.launch import MARKER, make_scratch
 from gangline.engines.local.keeper.records import Status
 from gangline.engines.local.layout import Layout
@@ -179,6 +179,8 @@ class GangLink:
 
     async def _start_keeper(self, order: Order) -> None:
         wishes = ["start"] if _RUN in self._orders and not self._stop_wanted else []
+        if wishes and order.use_cgroups:
+            wishes.append("groups")
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", "-c", _KEEPER, str(self._directory), order.socket_name, *wishes),
@@ -188,18 +190,25 @@ class GangLink:
             )
         except OSError as error:
             raise EngineError(f"no keeper could be started: {error}") from error
-        if not order.code_archive:
-            # The keeper's interpreter needs a while to start: its replicas' directories are there when it has.
-            await asyncio.to_thread(self._make_scratch, order)
+        if wishes and not self.record.boot:
+            # The keeper's interpreter needs a while to start: what its replicas need is there when it has.
+            await asyncio.to_thread(self._run_ahead, order)
         _, problem = await process.communicate()
         if process.returncode:
             raise EngineError(f"the keeper could not start: {problem.decode(errors='replace').strip()}")
 
-    def _make_scratch(self, order: Order) -> None:
-        """Do some of the keeper's work. What cannot be made here it will try itself, and tell why it could not."""
+    def _run_ahead(self, order: Order) -> None:
+        """Do some of the keeper's work. What cannot be made here it will try itself, and tell why it could not.
+
+        It removes the groups at its end, whoever made them.
+        """
+        group = cgroups.make_gang_group(order.token) if order.use_cgroups else None
         with contextlib.suppress(OSError):
             for replica in order.replicas:
-                make_scratch(f"{self._directory}/scratch/{replica.name}")
+                if group is not None:
+                    cgroups.make(f"{group.path}/{replica.name}")
+                if not order.code_archive:
+                    make_scratch(f"{self._directory}/scratch/{replica.name}")
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -217,6 +226,8 @@ class GangLink:
 
     def _abandon(self) -> None:
         """Take down an attempt that never began: there is no keeper, no record, and so no process."""
+        if self.order and self.order.use_cgroups and (group := cgroups.make_gang_group(self.order.token)):
+            cgroups.remove(group.path)
         shutil.rmtree(self._directory / "scratch", ignore_errors=True)
         self._layout.marker(self.gang_id).unlink(missing_ok=True)
         job_id, attempt = self.gang_id

@@ -58,11 +58,12 @@ class ReplicaLog:
     def lines(self) -> Iterator[LogLine]:
         """Return what is there from here on."""
         while True:
+            # Asked before reading: only a file that has a successor already will not grow any more.
+            later = [number for number in log_numbers(self._directory, self._name) if number > self._number]
             for block in self._blocks():
                 for entry in block.split(b"\n")[:-1]:
                     if (line := self._line(entry)) is not None:
                         yield line
-            later = [number for number in log_numbers(self._directory, self._name) if number > self._number]
             if not later:
                 return
             self._number, self._offset = later[0], 0

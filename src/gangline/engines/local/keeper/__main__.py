@@ -1,6 +1,7 @@
-"""Start a keeper for one attempt directory: ``python -I -S -c '...' DIRECTORY SOCKET_NAME [start]``.
+"""Start a keeper for one attempt directory: ``python -I -S -c '...' DIRECTORY SOCKET_NAME [start] [groups]``.
 
-Without ``start`` the keeper waits to be told: the order it finds may be older than the wish to stop.
+Without ``start`` the keeper waits to be told: the order it finds may be older than the wish to stop. With ``groups``
+the way into control groups is cleared while the keeper reads its order.
 
 Returns (exit code 0) once a keeper is in charge, whether this one or one that was there before; the keeper itself goes
 on in a session of its own, as a child of init, so that it outlives whoever asked for it.
@@ -14,6 +15,7 @@ import socket
 import sys
 import traceback
 
+from . import cgroups
 from .supervisor import Keeper
 
 
@@ -23,6 +25,8 @@ def main() -> None:
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
+        if "groups" in wishes:
+            cgroups.wait_for_kernel()
         problem = os.read(reading, 4096)
         sys.stderr.buffer.write(problem)
         sys.stderr.flush()

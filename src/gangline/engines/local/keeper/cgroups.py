@@ -4,10 +4,11 @@ Both versions are spoken. A group for the gang is made below the keeper's own gr
 hands the memory controller down; one group per replica below that. Where nothing can be made, callers fall back to
 resource limits.
 """
-# ruff: noqa: PTH103, PTH106, PTH110, PTH123  -- pathlib would cost the keeper a fifth of its start
+# ruff: noqa: PTH102, PTH103, PTH106, PTH110, PTH123  -- pathlib would cost the keeper a fifth of its start
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 OWN_GROUPS = "/proc/self/cgroup"
@@ -56,8 +57,8 @@ def hierarchies(controller: str, own_groups: str = OWN_GROUPS, mounts: str = MOU
     return sorted(found, key=lambda hierarchy: hierarchy.version)
 
 
-def make_gang_group(name: str) -> GangGroup | None:
-    """Make the group that holds the replicas' groups; None where the system does not permit it.
+def make_gang_group(token: str) -> GangGroup | None:
+    """Make the group that holds the replicas' groups, unless it is there; None where the system does not permit it.
 
     Starters enter the replicas' groups in turn, and go home afterwards.
     """
@@ -68,13 +69,30 @@ def make_gang_group(name: str) -> GangGroup | None:
     for hierarchy in places:
         place = hierarchy.own.rstrip("/")
         while place.startswith(hierarchy.mount.rstrip("/")):
-            group = f"{place}/{name}"
+            group = f"{place}/gangline-{token}"
             if _make_with_memory(group, hierarchy.version):
                 return GangGroup(group, hierarchy.own)
             if place == hierarchy.mount.rstrip("/") or hierarchy.version == 1:
                 break
             place = place.rpartition("/")[0]
     return None
+
+
+def make(group: str) -> None:
+    """Make a group below one that is there, unless somebody else has just done so."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(group)
+
+
+def wait_for_kernel() -> None:
+    """Have the kernel's wait before the first move behind us when the real moves come.
+
+    It lets some ten milliseconds pass before it moves a process after a time without moves, and none before the moves
+    that follow soon. This moves the calling process to where it is; where that is not permitted, no other move is.
+    """
+    with contextlib.suppress(OSError):
+        for hierarchy in hierarchies("memory")[:1]:
+            join(hierarchy.own)
 
 
 def limit_memory(group: str, memory_mib: int) -> bool:
@@ -93,7 +111,9 @@ def limit_memory(group: str, memory_mib: int) -> bool:
 
 
 def enter(group: str) -> bool:
-    """Make a group and join it; False if the system refuses."""
+    """Join a group, making it first if it is not there; False if the system refuses."""
+    if join(group):
+        return True
     try:
         os.makedirs(group, exist_ok=True)
     except OSError:

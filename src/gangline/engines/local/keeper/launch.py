@@ -79,20 +79,22 @@ class Launch:
 
 
 def launch_all(launches: list[Launch], gang_group: cgroups.GangGroup | None) -> None:
-    """Start every program; returns when each runs or has been refused."""
+    """Start every program; returns when each runs or has been refused.
+
+    The starters may still be ending then: whoever collects the keeper's children collects them.
+    """
     count = min(len(launches), len(os.sched_getaffinity(0)), _MOST_STARTERS)
     starters = [_fork_starter(launches[number::count], gang_group) for number in range(count)]
     _run_ahead(launches[count:])
     for each in launches:
         each.pipes.close_writing()
     by_name = {each.order.name: each for each in launches}
-    for pid, answers in starters:
+    for answers in starters:
         with open(answers, "rb") as file:
             for line in file:
                 name, *facts = json.loads(line)
                 each = by_name[name]
                 each.pid, each.exit_code, each.message, each.group = facts
-        os.waitpid(pid, 0)
 
 
 def allow_many_descriptors() -> None:
@@ -118,13 +120,12 @@ def spawn(command: list[str], environment: dict[str, str], directory: str, pipes
         raise LaunchError(COMMAND_NOT_RUNNABLE, _refusal(command[0], program, directory, error)) from error
 
 
-def _fork_starter(share: list[Launch], gang_group: cgroups.GangGroup | None) -> tuple[int, int]:
-    """Return the starter's process id and where its answers are read."""
+def _fork_starter(share: list[Launch], gang_group: cgroups.GangGroup | None) -> int:
+    """Return where the starter's answers are read."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid:
+    if os.fork():
         os.close(writing)
-        return pid, reading
+        return reading
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, _USUAL_DESCRIPTORS)
         for each in share:
@@ -132,6 +133,8 @@ def _fork_starter(share: list[Launch], gang_group: cgroups.GangGroup | None) -> 
             answer = [each.order.name, each.pid, each.exit_code, each.message, each.group]
             os.write(writing, json.dumps(answer).encode() + b"\n")
         _limit_groups(share, gang_group)
+        # Before this process ends: the kernel takes it apart first, which the keeper need not wait for.
+        os.close(writing)
     finally:
         os._exit(0)
 
@@ -157,16 +160,15 @@ def _launch_one(each: Launch, gang_group: cgroups.GangGroup | None) -> None:
 
 
 def _run_ahead(launches: list[Launch]) -> None:
-    """Make directories and groups before the starters come to them.
+    """Make directories and groups before the starters come to them, as far as the engine has not done it.
 
-    The kernel makes a starter wait some ten milliseconds before it enters its first group; that time is used here. What
-    cannot be made is left to the starter, which tells why.
+    What cannot be made is left to the starter, which tells why.
     """
     with contextlib.suppress(OSError):
         for each in launches:
             make_scratch(each.home)
             if each.group is not None:
-                os.mkdir(each.group)
+                cgroups.make(each.group)
 
 
 def make_scratch(home: str) -> None:
@@ -199,16 +201,18 @@ def _limit_data(pid: int, memory_mib: int) -> None:
 def _find(name: str, search_path: str, directory: str) -> str:
     """Return the file that a shell in that directory would run."""
     folders = [""] if "/" in name else search_path.split(":")
-    candidates = [os.path.join(directory, folder, name) for folder in folders]
-    present = [candidate for candidate in candidates if os.path.isfile(candidate)]
-    if not present:
-        nearest = _nearest_executable(name, search_path)
-        suggestion = f"; did you mean '{nearest}'?" if nearest else ""
-        raise LaunchError(COMMAND_NOT_FOUND, f"command not found: '{name}'{suggestion}")
-    runnable = [candidate for candidate in present if os.access(candidate, os.X_OK)]
-    if not runnable:
+    present = False
+    for folder in folders:
+        candidate = os.path.join(directory, folder, name)
+        if os.path.isfile(candidate):
+            present = True
+            if os.access(candidate, os.X_OK):
+                return candidate
+    if present:
         raise LaunchError(COMMAND_NOT_RUNNABLE, f"'{name}' cannot be run: it is not executable (chmod +x {name})")
-    return runnable[0]
+    nearest = _nearest_executable(name, search_path)
+    suggestion = f"; did you mean '{nearest}'?" if nearest else ""
+    raise LaunchError(COMMAND_NOT_FOUND, f"command not found: '{name}'{suggestion}")
 
 
 def _refusal(name: str, program: str, directory: str, error: OSError) -> str:

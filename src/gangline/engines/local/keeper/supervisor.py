@@ -56,7 +56,7 @@ class Keeper:
         self._watch_children()
         take_over(self._record, self._order.token)
         if self._order.use_cgroups:
-            self._gang_group = cgroups.make_gang_group(f"gangline-{self._order.token}")
+            self._gang_group = cgroups.make_gang_group(self._order.token)
         if self._start_now:
             self._reconcile()
         while True:

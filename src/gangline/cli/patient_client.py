@@ -1,0 +1,199 @@
+"""The command line's client: the client of the SDK, whose streams outlive a restart of the service."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gangline.cli import terminal
+from gangline.cli.reconnecting import Bridge, unbroken
+from gangline.errors import NotFoundError
+from gangline.model import Phase, ReplicaId, Tenant, Timestamp
+from gangline.sdk import Change, Client, LogLine, SweepStatus
+from gangline.sdk.exchange import Exchange
+from gangline.sdk.sweeps import Sweeps
+from gangline.sdk.wire import deadline_of
+from gangline.settings import Settings
+
+_DISORDER_SECONDS = 60.0
+"""Lines of different replicas reach us out of the order of their times by less than this."""
+_ALWAYS = Timestamp(0.0)
+"""Before the first line of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Output:
+    """Which output is followed: what ``Client.logs`` is asked for."""
+
+    job: str
+    role: str | None
+    index: int | None
+    attempt: int | None
+    since: Timestamp
+
+
+class LogMarks:
+    """How far each replica's output has been read: the time of its last line, and how many lines bear that time."""
+
+    def __init__(self) -> None:
+        self._marks: dict[tuple[int, ReplicaId], tuple[Timestamp, int]] = {}
+
+    @property
+    def last_attempt(self) -> int:
+        """The newest attempt of which a line was read; 0 before the first."""
+        return max((attempt for attempt, _ in self._marks), default=0)
+
+    @property
+    def oldest(self) -> Timestamp | None:
+        """A time before which nothing unread can lie; None if nothing was read."""
+        last = self.last_attempt
+        times = [at for (attempt, _), (at, _) in self._marks.items() if attempt == last]
+        return Timestamp(min(times) - _DISORDER_SECONDS) if times else None
+
+    def unread(self, lines: Iterator[LogLine], *, floor: Timestamp = _ALWAYS) -> Iterator[LogLine]:
+        """Leave out what was read before, and of replicas that were silent what is older than ``floor``."""
+        known = dict(self._marks)
+        for line in lines:
+            key = (line.attempt, line.replica)
+            at, count = known.get(key, (floor, 0))
+            if line.at < at:
+                continue
+            if line.at == at and count:
+                known[key] = (at, count - 1)
+                continue
+            last, same = self._marks.get(key, (line.at, 0))
+            self._marks[key] = (line.at, same + 1 if last == line.at else 1)
+            yield line
+
+
+class PatientClient(Client):
+    """A client that waits for its service where streams break, and goes on without losing or repeating anything.
+
+    ``revive`` is called before each question whether the service is back, and may start it.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        context: str | None = None,
+        tenant: str | None = None,
+        settings: Settings | None = None,
+        revive: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(address, context=context, tenant=tenant, settings=settings)
+        self._bridge = Bridge(revive)
+        self.sweeps = _PatientSweeps(self._exchange, self.tenant, self.send_code, bridge=self._bridge)
+
+    def watch(self, job: str, *, timeout: float | None = None) -> Iterator[Change]:
+        """Return a job as it is and after every change, and as it is once more after each gap, until it is gone."""
+        deadline = deadline_of(timeout)
+        return unbroken(
+            super().watch(job, timeout=timeout),
+            again=lambda: Client.watch(self, job, timeout=_left(deadline)),
+            over=lambda: self._is_gone(job),
+            bridge=self._bridge,
+            deadline=deadline,
+        )
+
+    def logs(
+        self,
+        job: str,
+        *,
+        role: str | None = None,
+        index: int | None = None,
+        attempt: int | None = None,
+        since: Timestamp | None = None,
+        tail: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[LogLine]:
+        """Return a job's output; following goes on where it was when the service is back."""
+        began = terminal.now()
+        first_attempt = self.get(job).attempt if follow else 0
+        lines = super().logs(job, role=role, index=index, attempt=attempt, since=since, tail=tail, follow=follow)
+        if not follow:
+            return lines
+        marks = LogMarks()
+        # With a tail, what a silent replica wrote before this command was left out on purpose.
+        floor = began if tail is not None else since or _ALWAYS
+        output = _Output(job=job, role=role, index=index, attempt=attempt, since=floor)
+        return unbroken(
+            marks.unread(lines),
+            again=lambda: self._follow_again(output, marks, first_attempt, floor),
+            over=lambda: self._rests(job) or attempt is not None,
+            bridge=self._bridge,
+        )
+
+    def _follow_again(
+        self, output: _Output, marks: LogMarks, first_attempt: int, floor: Timestamp
+    ) -> Iterator[LogLine]:
+        """Follow from where the marks are; attempts that ended during the gap come before the present one."""
+        output = replace(output, since=marks.oldest or output.since)
+        stream = self._read(output, follow=True)
+        behind = max(marks.last_attempt, first_attempt, 1)
+        if output.attempt is None:
+            present = self.get(output.job).attempt
+            yield from self._earlier(output, marks, behind, present, floor)
+            behind = max(behind, present)
+        for line in marks.unread(stream, floor=floor):
+            if output.attempt is None:
+                # Empty, unless the next attempt began while we asked for the present one.
+                yield from self._earlier(output, marks, behind, line.attempt, floor)
+                behind = max(behind, line.attempt)
+            yield line
+
+    def _earlier(self, output: _Output, marks: LogMarks, first: int, end: int, floor: Timestamp) -> Iterator[LogLine]:
+        for attempt in range(first, end):
+            yield from marks.unread(self._read(replace(output, attempt=attempt), follow=False), floor=floor)
+
+    def _read(self, output: _Output, *, follow: bool) -> Iterator[LogLine]:
+        return super().logs(
+            output.job,
+            role=output.role,
+            index=output.index,
+            attempt=output.attempt,
+            since=output.since,
+            follow=follow,
+        )
+
+    def _rests(self, job: str) -> bool:
+        """Whether there will be no more output."""
+        found = self.get(job)
+        return found.finished or found.phase is Phase.HALTED
+
+    def _is_gone(self, job: str) -> bool:
+        try:
+            self.get(job)
+        except NotFoundError:
+            return True
+        return False
+
+
+class _PatientSweeps(Sweeps):
+    """The sweeps of a patient client."""
+
+    def __init__(self, exchange: Exchange, tenant: Tenant, send_code: Callable[[Path], str], *, bridge: Bridge) -> None:
+        super().__init__(exchange, tenant, send_code)
+        self._bridge = bridge
+
+    def watch(self, sweep: str, *, timeout: float | None = None) -> Iterator[SweepStatus]:
+        """Return a sweep as it is and after every change, and as it is once more after each gap, until it is gone."""
+        deadline = deadline_of(timeout)
+        return unbroken(
+            super().watch(sweep, timeout=timeout),
+            again=lambda: Sweeps.watch(self, sweep, timeout=_left(deadline)),
+            over=lambda: self._is_gone(sweep),
+            bridge=self._bridge,
+            deadline=deadline,
+        )
+
+    def _is_gone(self, sweep: str) -> bool:
+        try:
+            self.get(sweep)
+        except NotFoundError:
+            return True
+        return False
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else deadline - time.monotonic()
