@@ -2,20 +2,22 @@
 
     python deploy/render_chart.py [--check]
 
-The chart has no templates of its own: the three things an administrator decides (image, namespace, replicas) are put
-in as values, everything else is as the installation says. ``--check`` fails if the chart in the tree is out of date.
+The chart has no templates of its own: what an administrator decides (image, namespace, replicas, and what becomes of
+Kubeflow's jobs) is put in as values, everything else is as the installation says. ``--check`` fails if the chart in the
+tree is out of date.
 """
 
 import argparse
 import json
 import sys
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import yaml
 
 from gangline import __version__
-from gangline.engines.kubernetes import Installation, installation_objects
-from gangline.storage.kubernetes import DEFINITIONS
+from gangline.compose.installing import ClusterInstallation, Kubeflow
+from gangline.engines.kubernetes.names import DOMAIN
 
 CHART = Path(__file__).parent / "chart"
 IMAGE = "gangline"
@@ -25,12 +27,36 @@ _NAMESPACE_MARK = "namespace-to-be-filled-in"
 _REPLICAS_MARK = 987_654_321
 
 
+_KUBEFLOW_RUNS = f'{{{{- if ne .Values.kubeflow "{Kubeflow.LEAVE}" }}}}\n'
+_KUBEFLOW_STRICT = f'{{{{- if eq .Values.kubeflow "{Kubeflow.STRICT}" }}}}\n'
+_END = "{{- end }}\n"
+_KEEP = {"helm.sh/resource-policy": "keep"}
+"""Helm deletes what it made of a template. With the definition of a kind all jobs of that kind would go."""
+
+
 def render() -> dict[str, str]:
     """Return every file of the chart by its path."""
-    wanted = Installation(
-        image=_IMAGE_MARK, namespace=_NAMESPACE_MARK, replicas=_REPLICAS_MARK, definitions=DEFINITIONS
-    )
-    files = {
+    plain, run, strict = (_objects(kubeflow) for kubeflow in (Kubeflow.LEAVE, Kubeflow.RUN, Kubeflow.STRICT))
+    files = _descriptions()
+    for path, text in run.items():
+        adopted = _merged(text, strict[path], _KUBEFLOW_STRICT)
+        files[path] = _merged(plain[path], adopted, _KUBEFLOW_RUNS) if path in plain else _whole(adopted)
+    return files
+
+
+def _descriptions() -> dict[str, str]:
+    """Return what Helm knows of the chart: its name, its values, and which values it takes."""
+    values = {"image": f"{IMAGE}:{__version__}", "replicas": 2, "kubeflow": str(Kubeflow.LEAVE)}
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {
+            "image": {"type": "string", "description": "where the image of deploy/Dockerfile is found"},
+            "replicas": {"type": "integer", "minimum": 1, "description": "controllers, of which one leads"},
+            "kubeflow": {"enum": [str(choice) for choice in Kubeflow], "description": Kubeflow.__doc__},
+        },
+    }
+    return {
         "Chart.yaml": _yaml(
             {
                 "apiVersion": "v2",
@@ -41,16 +67,48 @@ def render() -> dict[str, str]:
                 "appVersion": __version__,
             }
         ),
-        "values.yaml": _yaml({"image": f"{IMAGE}:{__version__}", "replicas": 2}),
+        "values.yaml": _yaml(values),
+        "values.schema.json": json.dumps(schema, indent=2) + "\n",
     }
-    for body in installation_objects(wanted):
+
+
+def _objects(kubeflow: Kubeflow) -> dict[str, str]:
+    """Return the objects of one installation by the path of their file."""
+    wanted = ClusterInstallation(
+        context="", image=_IMAGE_MARK, namespace=_NAMESPACE_MARK, replicas=_REPLICAS_MARK, kubeflow=kubeflow
+    )
+    files = {}
+    for body in wanted.objects():
         kind, name = body["kind"], body["metadata"]["name"]
         if kind == "Namespace":
             continue  # Helm makes the release's namespace
-        # Helm installs what lies in crds/ first and never deletes it: jobs outlive an uninstalled release.
-        folder = "crds" if kind == "CustomResourceDefinition" else "templates"
+        folder = "templates"
+        if kind == "CustomResourceDefinition" and name.endswith(f".{DOMAIN}"):
+            # Helm installs what lies in crds/ first and never deletes it: jobs outlive an uninstalled release.
+            folder = "crds"
+        elif kind == "CustomResourceDefinition":
+            # What lies in crds/ cannot depend on a value.
+            body["metadata"]["annotations"] = _KEEP
         files[f"{folder}/{kind.lower()}-{name.replace('.', '-')}.yaml"] = _filled(_yaml(body))
     return files
+
+
+def _whole(text: str) -> str:
+    return f"{_KUBEFLOW_RUNS}{text}{_END}"
+
+
+def _merged(without: str, with_: str, condition: str) -> str:
+    """Return one text that is the second where the condition holds and the first elsewhere; it may only add lines."""
+    before, after = without.splitlines(keepends=True), with_.splitlines(keepends=True)
+    merged = []
+    for change, first, last, start, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if change == "equal":
+            merged += before[first:last]
+        elif change == "insert":
+            merged += [condition, *after[start:end], _END]
+        else:
+            sys.exit(f"a value takes lines away: {before[first:last]}")
+    return "".join(merged)
 
 
 def _yaml(body: object) -> str:

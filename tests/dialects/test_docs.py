@@ -13,7 +13,7 @@ from gangline.dialects.kubeflow.old_tfjob import REPLICA_FIELDS, SPEC_FIELDS
 from gangline.dialects.kubeflow.run_policy import RUN_POLICY_FIELDS, SCHEDULING_FIELDS
 from gangline.dialects.native import PRIORITIES, SIZES, ShortForm, job_from_short_form, read_job
 from gangline.dialects.native.fields import ALL
-from gangline.model import Framework, Prefer, Restart, Retry, Success
+from gangline.model import Framework, Match, Prefer, Processes, Restart, Retry, Success
 
 DOCS = Path(__file__).parents[2] / "docs"
 JOB_FILE = (DOCS / "job-file.md").read_text()
@@ -26,21 +26,21 @@ def test_every_field_of_the_job_file_is_in_the_manual(place: str, name: str) -> 
     assert f"`{name}`" in JOB_FILE
 
 
-@pytest.mark.parametrize("choices", [Framework, Prefer, Restart, Retry, Success, PRIORITIES, SIZES])
+@pytest.mark.parametrize("choices", [Framework, Match, Prefer, Processes, Restart, Retry, Success, PRIORITIES, SIZES])
 def test_every_choice_is_in_the_manual(choices: type[str] | dict[str, object]) -> None:
     for choice in choices:
         assert f"`{choice}`" in JOB_FILE
 
 
 def test_every_example_is_a_job() -> None:
-    assert [read_job(text).name for text in EXAMPLES] == ["mnist", "hello", "x"]
+    assert [read_job(text).name for text in EXAMPLES] == ["mnist", "hello", "split", "x"]
 
 
 def test_the_short_form_means_what_the_manual_says() -> None:
     form = ShortForm(
         command=("python", "train.py"), suffix="", workers=5, gpus="1", cpu="2", memory="4Gi", ps=1, name="x"
     )
-    assert job_from_short_form(form) == read_job(EXAMPLES[2])
+    assert job_from_short_form(form) == read_job(EXAMPLES[-1])
 
 
 @pytest.mark.parametrize(

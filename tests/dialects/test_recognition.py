@@ -1,5 +1,7 @@
 """Any file a user has is read in its own dialect."""
 
+import json
+
 import pytest
 
 from gangline.dialects import Translation, read, read_plain
@@ -34,6 +36,21 @@ def test_sizes_reach_our_own_dialect() -> None:
     own = {"tiny": Resources(cpu_millis=1)}
     (found,) = read("metadata: {name: ours}\nspec: {command: x, size: tiny}\n", sizes=own)
     assert found.spec.roles[0].resources == own["tiny"]
+
+
+def test_jobs_get_the_objects_of_their_own_namespace() -> None:
+    def words(name: str, place: str) -> str:
+        return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}{place}}}\n"
+
+    def job(name: str) -> str:
+        return f"metadata: {{name: {name}, namespace: {name}}}\nspec: {{command: x}}\n"
+
+    kept = [words("any", ""), words("mine", ", namespace: a"), words("lost", ", namespace: c")]
+    first, second = read("---\n".join([*kept, job("a"), job("b")]))
+    names = [[json.loads(text)["metadata"]["name"] for text in each.objects_json] for each in (first, second)]
+    assert names == [["any", "mine"], ["any"]]
+    assert first.notes == ("a ConfigMap is for namespace 'c', where no job of this file is: it is not sent",)
+    assert second.notes == ()
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from gangline.model import (
     JobId,
     JobSpec,
     NodeName,
+    NodeRule,
     PlacementRule,
     ReplicaId,
     Resources,
@@ -79,7 +80,12 @@ def training() -> list[object]:
     spec = make_spec(
         roles=(
             make_role("chief", command=("python", "train.py", "--cost=$(free)")),
-            make_role("worker", replicas=2, resources=Resources(cpu_millis=1500, memory_mib=2048, gpu_millis=1000)),
+            make_role(
+                "worker",
+                replicas=2,
+                resources=Resources(cpu_millis=1500, memory_mib=2048, gpu_millis=1000),
+                placement=NodeRule(tolerations=(Toleration(key="spot", value="yes"),)),
+            ),
         ),
         tenant=Tenant("vision"),
         framework=Framework.TENSORFLOW,

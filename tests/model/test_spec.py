@@ -5,7 +5,23 @@ from collections.abc import Callable
 import pytest
 
 from gangline.errors import InvalidInputError
-from gangline.model import JobSpec, Policy, Queue, QueueName, Restart, RoleName, Success
+from gangline.model import (
+    Framework,
+    JobSpec,
+    Match,
+    NodeRequirement,
+    NodeRule,
+    PlacementRule,
+    Policy,
+    Processes,
+    Queue,
+    QueueName,
+    Restart,
+    Retry,
+    RoleName,
+    Success,
+    Toleration,
+)
 from gangline.testing.builders import make_role, make_spec
 
 
@@ -26,6 +42,21 @@ from gangline.testing.builders import make_role, make_spec
         pytest.param(lambda: Policy(deadline_seconds=-1), "policy.deadline", id="a negative deadline"),
         pytest.param(lambda: Policy(grace_seconds=float("inf")), "policy.grace", id="endless grace"),
         pytest.param(lambda: Policy(ttl_seconds=float("nan")), "policy.ttl", id="no number at all"),
+        pytest.param(lambda: make_spec(processes=2), "spec.processes", id="processes without a launcher"),
+        pytest.param(
+            lambda: make_spec(framework=Framework.MPI, processes=0), "spec.processes", id="no processes at all"
+        ),
+        pytest.param(
+            lambda: make_spec(framework=Framework.MPI, processes=Processes.AUTO), "spec.processes", id="mpi counts none"
+        ),
+        pytest.param(lambda: NodeRule(node_affinity=((),)), "node_affinity", id="a term of nothing"),
+        pytest.param(lambda: NodeRequirement(key="a"), "node_affinity.values", id="in no list"),
+        pytest.param(
+            lambda: NodeRequirement(key="a", operator=Match.ABOVE, values=("x",)), "node_affinity.values", id="above x"
+        ),
+        pytest.param(
+            lambda: NodeRequirement(key="a", operator=Match.EXISTS, values=("x",)), "node_affinity.values", id="is x"
+        ),
         pytest.param(lambda: Queue(name=QueueName("q"), weight=0), "weight", id="a queue without weight"),
     ],
 )
@@ -59,3 +90,45 @@ def test_the_policy_overrules_what_success_means() -> None:
 def test_a_role_restarts_by_its_own_rule_before_the_jobs() -> None:
     spec = make_spec(roles=(make_role("chief"), make_role("ps", restart=Restart.REPLICA)))
     assert [spec.restart_of(RoleName(name)) for name in ("chief", "ps")] == [Restart.GANG, Restart.REPLICA]
+
+
+@pytest.mark.parametrize(
+    ("restart", "retry", "want"),
+    [
+        pytest.param(None, Retry.ALWAYS, True, id="its own word"),
+        pytest.param(Restart.REPLICA, Retry.ALWAYS, True, id="alone"),
+        pytest.param(Restart.NEVER, Retry.ALWAYS, False, id="never means never"),
+        pytest.param(None, None, False, id="as everybody"),
+    ],
+)
+def test_which_replicas_are_started_again_however_they_end(
+    restart: Restart | None, retry: Retry | None, want: bool
+) -> None:
+    spec = make_spec(roles=(make_role(restart=restart, retry=retry),))
+    assert spec.is_endless(RoleName("worker")) is want
+
+
+def test_a_roles_own_placement_narrows_the_jobs() -> None:
+    zone, big = (NodeRequirement(key=key, operator=Match.EXISTS) for key in ("zone", "big"))
+    of_job = PlacementRule(
+        within="rack",
+        gpu_types=("a100",),
+        node_selector={"pool": "any", "disk": "ssd"},
+        node_affinity=((zone,), (big,)),
+        tolerations=(Toleration(key="a"),),
+    )
+    own = NodeRule(
+        gpu_types=("h200",),
+        node_selector={"pool": "gpu"},
+        node_affinity=((big,),),
+        tolerations=(Toleration(key="b"),),
+    )
+    narrow, wide = make_role("worker", placement=own), make_role("ps")
+    spec = make_spec(roles=(narrow, wide), placement=of_job)
+    assert spec.nodes_of(wide) is of_job
+    assert spec.nodes_of(narrow) == NodeRule(
+        gpu_types=("h200",),
+        node_selector={"pool": "gpu", "disk": "ssd"},
+        node_affinity=((zone, big), (big, big)),
+        tolerations=(Toleration(key="a"), Toleration(key="b")),
+    )

@@ -1,5 +1,6 @@
 """ConfigMaps and Secrets that jobs on this machine read."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from gangline.errors import ConflictError, InvalidInputError, NotFoundError, Per
 from gangline.model import DEFAULT_TENANT, Tenant
 from gangline.operations import Desk, ObjectKind
 from tests.operations.fakes import Office
+from tests.operations.test_submission import Van
 
 MAPS, SECRETS = ObjectKind.CONFIG_MAP, ObjectKind.SECRET
 
@@ -33,6 +35,18 @@ def test_a_new_object_never_replaces_another(desk: Desk) -> None:
         operations.put_object(desk, DEFAULT_TENANT, MAPS, "words", "2", new=True)
     operations.put_object(desk, DEFAULT_TENANT, MAPS, "words", "3", new=False)
     assert operations.list_objects(desk, DEFAULT_TENANT, MAPS) == ("3",)
+
+
+async def test_an_object_is_brought_to_where_its_jobs_run(desk: Desk) -> None:
+    document = {"kind": "ConfigMap", "data": {"a": "b"}}
+    await operations.bring_object(desk, DEFAULT_TENANT, MAPS, "words", document)
+    assert json.loads(operations.get_object(desk, DEFAULT_TENANT, MAPS, "words")) == document
+    van = Van()
+    far = replace(desk, object_directory=None, courier=van)
+    await operations.bring_object(far, DEFAULT_TENANT, MAPS, "words", document)
+    assert van.objects == [(DEFAULT_TENANT, document)]
+    with pytest.raises(PermissionDeniedError):
+        await operations.bring_object(far, Tenant("others"), MAPS, "words", document)
 
 
 def test_a_removed_object_is_gone(desk: Desk) -> None:

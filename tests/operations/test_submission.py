@@ -1,6 +1,7 @@
 """Taking in jobs."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -105,7 +106,11 @@ class Van:
 
     def __init__(self, problem: str = "") -> None:
         self.sent: list[tuple[JobId, str]] = []
+        self.objects: list[tuple[Tenant, Mapping[str, object]]] = []
         self.problem = problem
+
+    async def send_object(self, tenant: Tenant, document: Mapping[str, object]) -> None:
+        self.objects.append((tenant, document))
 
     async def send_code(self, job_id: JobId, spec: JobSpec) -> None:
         if self.problem:

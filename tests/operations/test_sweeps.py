@@ -115,7 +115,7 @@ async def test_a_watch_tells_of_changes_and_ends_with_the_sweep(
     monkeypatch.setattr("gangline.operations.sweeps._LOOK_SECONDS", 0.01)
     await operations.submit_sweep(office.desk(), SWEEP, SPEC)
     reports = operations.watch_sweep(office.desk(), DEFAULT_TENANT, "grid")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert (await anext(reports)).trials == ()
         await begin(office)
         assert [trial.job.name for trial in (await anext(reports)).trials] == ["grid-0"]

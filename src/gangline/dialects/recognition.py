@@ -1,6 +1,6 @@
 """Which dialect a document is written in, by its apiVersion and kind or, for FfDL, by its shape."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gangline.dialects import document, ffdl, kubeflow, native
@@ -26,7 +26,7 @@ def read(
     ``sizes`` adds the user's own T-shirt sizes; ``strict`` keeps upstream's behaviour of Kubeflow jobs.
     """
     values = [item for value in document.parse(text, file=file) for item in _items(value)]
-    objects = tuple(document.compact_json(value.data) for value in values if _is_kept(value))
+    kept = [value for value in values if _is_kept(value)]
     found = [
         translation
         for value in values
@@ -35,7 +35,7 @@ def read(
     ]
     if not found:
         raise InvalidInputError("the file holds no job", file=file, expected="at least one job")
-    return tuple(replace(translation, objects_json=objects) if objects else translation for translation in found)
+    return tuple(_with_objects(found, kept))
 
 
 def read_plain(
@@ -58,6 +58,26 @@ def _items(value: Value) -> Sequence[Value]:
     if isinstance(value.data, Mapping) and value.data.get("kind") == "List" and "items" in value.data:
         return value.fields()["items"].items()
     return (value,)
+
+
+def _with_objects(jobs: Sequence[Translation], kept: Sequence[Value]) -> Iterator[Translation]:
+    """Give every job the objects that it may refer to: those of its own namespace, and those that name none."""
+    tenants = {job.spec.tenant for job in jobs}
+    lost = tuple(
+        f"a {value.fields()['kind'].text()} is for namespace '{place}', where no job of this file is: it is not sent"
+        for value in kept
+        if (place := _namespace(value)) is not None and place not in tenants
+    )
+    for number, job in enumerate(jobs):
+        mine = [value for value in kept if _namespace(value) in (None, job.spec.tenant)]
+        objects = tuple(document.compact_json(value.data) for value in mine)
+        yield replace(job, objects_json=objects, notes=(*job.notes, *(lost if number == 0 else ())))
+
+
+def _namespace(value: Value) -> str | None:
+    given = value.fields()
+    metadata = given["metadata"].fields() if "metadata" in given else {}
+    return metadata["namespace"].text() if "namespace" in metadata else None
 
 
 def _is_kept(value: Value) -> bool:

@@ -1,9 +1,9 @@
 """What a dialect returns: the job, and what could not be said in the model's words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gangline.model import JobSpec
+from gangline.model import JobSpec, PlacementRule
 
 
 class CleanPods(StrEnum):
@@ -31,3 +31,13 @@ class Translation:
     clean_pods: CleanPods | None = None
     managed_by: str | None = None
     objects_json: tuple[str, ...] = ()
+
+    def on_one_machine(self) -> JobSpec:
+        """Return the job for an engine without a cluster: what a manifest says of a cluster's nodes is left out.
+
+        No machine carries the labels of somebody's cluster; a job that insisted on them would wait for ever.
+        """
+        if self.spec.manifest_json is None:
+            return self.spec
+        roles = tuple(replace(role, placement=None) for role in self.spec.roles)
+        return replace(self.spec, roles=roles, placement=PlacementRule())

@@ -53,6 +53,8 @@ def replica_exited(job: Job, event: ReplicaExited) -> Outcome:
     if status is None or status.state not in (ReplicaState.PENDING, ReplicaState.RUNNING):
         return ignore(job, event)
     noted = _ready(_with(job, _exit_noted(status, event)), event)
+    if event.exit_code == 0 and job.spec.is_endless(event.replica.role):
+        return _start_again_or_fail(noted, event)
     if event.exit_code == 0:
         return succeed(noted, event) if has_succeeded(noted) else Outcome(noted)
     message = f"{event.replica} exited with {event.exit_code}" + (f": {event.message}" if event.message else "")
@@ -152,6 +154,15 @@ def _back_off(job: Job, event: ReplicaExited) -> Outcome:
 
     changed = _change(job, event.replica, wait)
     return Outcome(replace(changed, replica_restarts=job.replica_restarts + 1))
+
+
+def _start_again_or_fail(job: Job, event: ReplicaExited) -> Outcome:
+    """A replica that should never end has. Nothing went wrong, so the others go on whatever the rule for failures."""
+    limit = job.spec.policy.max_replica_restarts
+    if job.replica_restarts < limit:
+        return _back_off(job, event)
+    message = f"{event.replica} exited with 0 once more after {limit} restarts"
+    return end(job, Phase.FAILED, event, reason="RestartLimitReached", message=message, exit_code=1)
 
 
 def _retry_or_fail(job: Job, event: GangEvent, *, reason: str, message: str, exit_code: int) -> Outcome:

@@ -18,7 +18,7 @@ def has_succeeded(job: Job) -> bool:
 
 def may_retry(retry: Retry, exit_code: int) -> bool:
     """Whether this exit code deserves another try."""
-    return retry is Retry.ANY or exit_code > 127
+    return retry is not Retry.SIGNALS or exit_code > 127
 
 
 def may_shrink(job: Job, lost: ReplicaId) -> bool:

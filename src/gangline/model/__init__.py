@@ -20,6 +20,7 @@ from gangline.model.job import Job, PhaseEntry, ReplicaState, ReplicaStatus
 from gangline.model.metric import CHECKPOINT_METRIC, Metric
 from gangline.model.node import Node, Taint
 from gangline.model.phase import ACTIVE_PHASES, FINAL_PHASES, WAITING_PHASES, Phase
+from gangline.model.placement import Match, NodeRequirement, NodeRule, NodeTerm, PlacementRule, Prefer, Toleration
 from gangline.model.queue import Queue
 from gangline.model.resources import Resources
 from gangline.model.spec import (
@@ -27,14 +28,12 @@ from gangline.model.spec import (
     DataMove,
     Framework,
     JobSpec,
-    PlacementRule,
     Policy,
-    Prefer,
+    Processes,
     Restart,
     Retry,
     RoleSpec,
     Success,
-    Toleration,
 )
 
 __all__ = [
@@ -54,14 +53,19 @@ __all__ = [
     "Job",
     "JobId",
     "JobSpec",
+    "Match",
     "Metric",
     "Node",
     "NodeName",
+    "NodeRequirement",
+    "NodeRule",
+    "NodeTerm",
     "Phase",
     "PhaseEntry",
     "PlacementRule",
     "Policy",
     "Prefer",
+    "Processes",
     "Queue",
     "QueueName",
     "ReplicaId",

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from gangline.errors import InvalidInputError
 from gangline.model.identity import DEFAULT_QUEUE, DEFAULT_TENANT, QueueName, RoleName, Tenant, check_name
+from gangline.model.placement import NodeRule, PlacementRule
 from gangline.model.resources import Resources
 
 
@@ -32,11 +33,13 @@ class Restart(StrEnum):
 
 
 class Retry(StrEnum):
-    """Which failures deserve another try."""
+    """Which ends of a replica deserve another try."""
 
     ANY = "any"
     SIGNALS = "signals"
     """Only exits above 127 (signals and the shell's way of reporting them); 1 to 127 are the program's verdict."""
+    ALWAYS = "always"
+    """Every failure, and an exit with 0 too: the replica serves the others, or everybody, and should never end."""
 
 
 class Success(StrEnum):
@@ -46,6 +49,15 @@ class Success(StrEnum):
     """The lead replica (the first chief, master or launcher, else worker 0) exited with 0."""
     ALL = "all"
     """Every replica of every role that is not a service role exited with 0."""
+
+
+class Processes(StrEnum):
+    """How many processes torchrun starts in a replica, where it shall count by itself."""
+
+    AUTO = "auto"
+    """As many as there are GPUs or, without any, CPUs."""
+    GPU = "gpu"
+    CPU = "cpu"
 
 
 class Clean(StrEnum):
@@ -60,13 +72,7 @@ class Clean(StrEnum):
     """None, and those that still run go on and hold their machines."""
 
 
-class Prefer(StrEnum):
-    """How replicas are laid over nodes when several layouts fit."""
-
-    PACK = "pack"
-    SPREAD = "spread"
-
-
+_LAUNCHED = (Framework.PYTORCH, Framework.MPI)
 LEAD_ROLES = (RoleName("chief"), RoleName("master"), RoleName("launcher"))
 SERVICE_ROLES = frozenset({RoleName("ps"), RoleName("evaluator"), RoleName("tensorboard")})
 """Roles that serve the others and are stopped when those are done; their own exit decides nothing unless it fails."""
@@ -78,37 +84,6 @@ class DataMove:
 
     source: str
     target: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toleration:
-    """Lets replicas onto nodes with a matching taint. An empty key matches all; an empty effect matches all."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementRule:
-    """Where replicas may and should run.
-
-    ``within`` keeps the gang inside one domain of that topology level; ``within_required`` says whether
-    that is a condition or a preference. ``gpu_types`` is in order of preference; empty means any.
-    ``apart`` lets no two replicas of a role share a domain of that level. ``near`` and ``away`` are labels of other
-    jobs: replicas go only to nodes that run a job with all of these, or never to such nodes.
-    """
-
-    prefer: Prefer | None = None
-    within: str | None = None
-    within_required: bool = True
-    gpu_types: tuple[str, ...] = ()
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
-    apart: str | None = None
-    near: Mapping[str, str] = field(default_factory=dict)
-    away: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +120,7 @@ class RoleSpec:
     """One role: how many replicas, what they run and what they need. Memory of zero means no limit.
 
     ``replicas`` start together; the gang may live with ``minimum`` of them and grow to ``maximum``.
+    ``placement`` narrows down what the job says of nodes, for this role alone.
     """
 
     name: RoleName
@@ -158,6 +134,7 @@ class RoleSpec:
     restart: Restart | None = None
     retry: Retry | None = None
     port: int = 2222
+    placement: NodeRule | None = None
     pod_template_json: str | None = None
 
     def __post_init__(self) -> None:
@@ -203,6 +180,7 @@ class JobSpec:
     """A whole job as its user wrote it.
 
     ``code`` is a directory before submission and ``sha256:<digest>`` of its archive afterwards.
+    ``processes`` says how many processes run in each training replica, for frameworks whose launcher starts them.
     ``origin`` names the dialect and kind the job was translated from, for example ``kubeflow.org/v1 TFJob``;
     ``manifest_json`` is that document as its user wrote it, for clients that want it back.
     """
@@ -214,6 +192,7 @@ class JobSpec:
     priority: int = 50
     labels: Mapping[str, str] = field(default_factory=dict)
     framework: Framework = Framework.NONE
+    processes: int | Processes | None = None
     image: str | None = None
     code: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -232,6 +211,7 @@ class JobSpec:
         names = [role.name for role in self.roles]
         if len(set(names)) != len(names):
             raise InvalidInputError("two roles have the same name", field="spec.roles", expected="unique names")
+        _check_processes(self.processes, self.framework)
 
     def role(self, name: RoleName) -> RoleSpec:
         """Return the role of that name; asking for another one is a programming error."""
@@ -260,6 +240,29 @@ class JobSpec:
     def retry_of(self, role: RoleName) -> Retry:
         """Which failures of this role deserve another try: the role's own rule, else the job's."""
         return self.role(role).retry or self.policy.retry
+
+    def is_endless(self, role: RoleName) -> bool:
+        """Whether a replica of this role is started again however it ends, so that its end never ends the job well."""
+        return self.retry_of(role) is Retry.ALWAYS and self.restart_of(role) is not Restart.NEVER
+
+    def nodes_of(self, role: RoleSpec) -> NodeRule:
+        """Which nodes the replicas of a role may use: what the job says and, if it has one, the role's own rule."""
+        return self.placement if role.placement is None else self.placement.narrowed(role.placement)
+
+
+def _check_processes(processes: int | Processes | None, framework: Framework) -> None:
+    if processes is None:
+        return
+    if framework not in _LAUNCHED:
+        raise InvalidInputError(
+            f"framework {framework} has no launcher that starts several processes in a replica",
+            field="spec.processes",
+            expected=f"framework {' or '.join(_LAUNCHED)}",
+        )
+    if not isinstance(processes, Processes):
+        _at_least("spec.processes", processes, 1)
+    elif framework is Framework.MPI:
+        raise InvalidInputError(f"mpirun does not count '{processes}'", field="spec.processes", expected="a number")
 
 
 def _at_least(field_name: str, value: float, least: float) -> None:

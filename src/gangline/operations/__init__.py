@@ -10,7 +10,7 @@ from gangline.operations.cluster import explain, nodes, queues, usage
 from gangline.operations.code import has_code, put_code
 from gangline.operations.desk import Caller, ControllerLink, Courier, Desk, SweepLink
 from gangline.operations.listing import Change, get_job, list_jobs, unfinished_jobs, watch_job, watch_jobs
-from gangline.operations.objects import ObjectKind, delete_object, get_object, list_objects, put_object
+from gangline.operations.objects import ObjectKind, bring_object, delete_object, get_object, list_objects, put_object
 from gangline.operations.observation import LogFilter, journal, latest_metrics, logs, metrics
 from gangline.operations.reasons import Reason, word_reason
 from gangline.operations.requests import cancel, delete, halt, prune, resume, scale
@@ -38,6 +38,7 @@ __all__ = [
     "SweepLink",
     "SweepReport",
     "amend",
+    "bring_object",
     "cancel",
     "delete",
     "delete_object",

@@ -1,6 +1,6 @@
 """What every operation is given: the parts of the service it works with, and who is asking."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -41,6 +41,10 @@ class Courier(Protocol):
 
     async def send_code(self, job_id: JobId, spec: JobSpec) -> None:
         """Send the code archive, and whatever else of this machine the job names, to where the job will run."""
+        ...
+
+    async def send_object(self, tenant: Tenant, document: Mapping[str, object]) -> None:
+        """Send a ConfigMap or a Secret; raises ConflictError rather than change one that was not sent before."""
         ...
 
 

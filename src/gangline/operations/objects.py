@@ -1,8 +1,10 @@
-"""ConfigMaps and Secrets that jobs on this machine read: kept as they were sent, one file each, for the owner alone."""
+"""ConfigMaps and Secrets that jobs read: on this machine kept as they were sent, one file each, for the owner alone."""
 
+import json
 import os
 import re
 import secrets
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -19,6 +21,15 @@ class ObjectKind(StrEnum):
 
     CONFIG_MAP = "configmaps"
     SECRET = "secrets"  # noqa: S105  # the name of a kind
+
+
+async def bring_object(desk: Desk, tenant: Tenant, kind: ObjectKind, name: str, document: Mapping[str, object]) -> None:
+    """Keep an object where the jobs that refer to it will run, in place of what was brought there before."""
+    if desk.courier is None:
+        put_object(desk, tenant, kind, name, json.dumps(document), new=False)
+        return
+    desk.caller.check(tenant)
+    await desk.courier.send_object(tenant, document)
 
 
 def put_object(desk: Desk, tenant: Tenant, kind: ObjectKind, name: str, text: str, *, new: bool) -> None:

@@ -6,7 +6,7 @@ replica. Called by the snapshot; knows nothing of nodes.
 
 from dataclasses import dataclass
 
-from gangline.model import Job, JobSpec, Prefer, RoleName, RoleSpec, Toleration
+from gangline.model import Job, JobSpec, NodeTerm, Prefer, RoleName, RoleSpec, Toleration
 
 GPU_MILLIS = 1000
 """One whole GPU."""
@@ -27,6 +27,7 @@ class Shape:
     selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     gpu_types: tuple[str, ...] = ()
+    affinity: tuple[NodeTerm, ...] = ()
 
     def amount(self, name: str) -> int:
         """How much of one resource each replica needs."""
@@ -121,11 +122,12 @@ def demand_of(job: Job) -> Demand:
 
 def shape_of(spec: JobSpec, role: RoleSpec) -> Shape:
     """What each replica of a role needs, and where it may run. A GPU type binds only roles that use a GPU."""
-    rule = spec.placement
+    rule = spec.nodes_of(role)
     resources = role.resources
     return Shape(
         amounts=tuple(sorted((name, amount) for name, amount in resources.amounts().items() if amount)),
         selector=tuple(sorted(rule.node_selector.items())),
         tolerations=rule.tolerations,
         gpu_types=rule.gpu_types if resources.gpu_millis else (),
+        affinity=rule.node_affinity,
     )

@@ -154,7 +154,7 @@ class TestEverythingElse:
         assert submit(Verb.TENSORFLOW, image="i").spec.roles[0].pod_template_json is None
 
     def test_processes_of_each_worker(self) -> None:
-        assert submit(Verb.PYTORCH, nproc_per_node="4").spec.env == {"PET_NPROC_PER_NODE": "4"}
+        assert submit(Verb.PYTORCH, nproc_per_node="4").spec.processes == 4
 
     def test_a_quoted_command_runs_in_the_chosen_shell(self) -> None:
         spec = submit(Verb.TENSORFLOW, ["cd /src && python train.py"], shell="bash").spec

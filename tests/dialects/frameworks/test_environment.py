@@ -126,10 +126,15 @@ class TestPyTorch:
         }
         assert environment(job, "master-0")["RANK"] == "0"
 
-    @pytest.mark.parametrize(("given", "want"), [("4", "8"), ("auto", "2"), ("gpu", "2")])
-    def test_the_world_counts_processes(self, given: str, want: str) -> None:
-        job = make_job("pytorch", {"worker": 2}, env={"PET_NPROC_PER_NODE": given})
-        assert environment(job, "worker-0")["WORLD_SIZE"] == want
+    @pytest.mark.parametrize(("given", "want"), [(4, "8"), ("auto", "2"), ("gpu", "2")])
+    def test_the_world_counts_processes(self, given: int | str, want: str) -> None:
+        env = environment(make_job("pytorch", {"worker": 2}, processes=given), "worker-0")
+        assert (env["WORLD_SIZE"], env["PET_NPROC_PER_NODE"]) == (want, str(given))
+
+    def test_the_users_own_number_of_processes_wins(self) -> None:
+        job = make_job("pytorch", {"worker": 2}, processes=4, env={"PET_NPROC_PER_NODE": "3"})
+        env = environment(job, "worker-0")
+        assert (env["WORLD_SIZE"], env["PET_NPROC_PER_NODE"]) == ("6", "3")
 
     def test_an_elastic_job_meets_by_rendezvous(self) -> None:
         job = make_job("pytorch", {"worker": {"replicas": 2, "min": 1, "max": 4}})
@@ -177,11 +182,12 @@ class TestMpi:
         ],
     )
     def test_the_hostfile_lists_the_workers(self, implementation: Implementation, want: str) -> None:
-        assert hostfile(self.job, addresses(self.job), slots=4, implementation=implementation) == want
+        job = make_job("mpi", {"launcher": 1, "worker": 2}, processes=4)
+        assert hostfile(job, addresses(job), implementation=implementation) == want
 
-    def test_the_job_may_say_slots_and_implementation(self) -> None:
-        settings = {"GANGLINE_MPI_SLOTS": 2, "GANGLINE_MPI_IMPLEMENTATION": "Intel"}
-        job = make_job("mpi", {"launcher": 1, "worker": 1}, env=settings)
+    def test_the_job_may_say_processes_and_implementation(self) -> None:
+        settings = {"GANGLINE_MPI_IMPLEMENTATION": "Intel"}
+        job = make_job("mpi", {"launcher": 1, "worker": 1}, processes=2, env=settings)
         assert hostfile(job, addresses(job)) == "10.0.1.0:2\n"
 
     def test_a_launcher_alone_is_its_own_host(self) -> None:

@@ -1,15 +1,22 @@
 """Kubeflow jobs into the model: defaults, restart policies, run policy, what each kind adds."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gangline.dialects import CleanPods, Translation, read, read_plain
-from gangline.dialects.kubeflow import ENDLESS, KINDS, expand_references
+from gangline.dialects.kubeflow import ENDLESS, KINDS
 from gangline.dialects.native import job_from_plain, job_to_plain
-from gangline.model import Clean, Framework, Resources, Restart, Retry, RoleName, Success, Toleration
+from gangline.model import (
+    Clean,
+    Framework,
+    Processes,
+    Restart,
+    Retry,
+    RoleName,
+    Success,
+)
 
 Builder = Callable[..., dict[str, Any]]
 
@@ -78,101 +85,13 @@ class TestEveryKind:
         assert [role.name for role in spec.roles] == ["worker"]
 
 
-class TestPodTemplate:
-    def test_the_training_container_is_found_by_name_and_the_template_is_kept(
-        self, job: Builder, replica: Builder
-    ) -> None:
-        worker = replica()
-        worker["template"]["spec"]["containers"].insert(0, {"name": "sidecar", "image": "s", "command": ["tail"]})
-        (role,) = translate(job("TFJob", {"Worker": worker})).spec.roles
-        assert role.command == ("python", "train.py")
-        assert json.loads(role.pod_template_json or "") == worker["template"]
-
-    def test_what_the_pod_needs_is_the_sum_of_its_containers(self, job: Builder, replica: Builder) -> None:
-        worker = replica(
-            resources={
-                "limits": {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": 1, "rdma/hca": 1},
-                "requests": {"cpu": "500m"},
-            }
-        )
-        worker["template"]["spec"]["containers"].append(
-            {"name": "sidecar", "image": "s", "resources": {"requests": {"memory": "1Gi", "ephemeral-storage": "1Gi"}}}
-        )
-        (role,) = translate(job("TFJob", {"Worker": worker})).spec.roles
-        assert role.resources == Resources(
-            cpu_millis=500, memory_mib=5 * 1024, gpu_millis=1000, extended={"rdma/hca": 1}
-        )
-
-    def test_nothing_asked_for_is_nothing(self, job: Builder, replica: Builder) -> None:
-        assert translate(job("TFJob", {"Worker": replica()})).spec.roles[0].resources == Resources()
-
-    def test_environment_port_and_grace_are_lifted(self, job: Builder, replica: Builder) -> None:
-        worker = replica(
-            env=[{"name": "A", "value": "1"}, {"name": "EMPTY"}, {"name": "S", "valueFrom": {"secretKeyRef": {}}}],
-            ports=[{"containerPort": 80}, {"name": "tfjob-port", "containerPort": 3333}],
-            pod={"terminationGracePeriodSeconds": 90},
-        )
-        translation = translate(job("TFJob", {"Worker": worker}))
-        (role,) = translation.spec.roles
-        assert (role.env, role.port) == ({"A": "1", "EMPTY": ""}, 3333)
-        assert translation.spec.policy.grace_seconds == 90
-        assert any("S is set from objects of the cluster" in note for note in translation.local_notes)
-
-    def test_an_image_and_a_missing_command_are_worth_a_local_note(self, job: Builder, replica: Builder) -> None:
-        worker = replica()
-        del worker["template"]["spec"]["containers"][0]["command"]
-        del worker["template"]["spec"]["containers"][0]["args"]
-        translation = translate(job("TFJob", {"Worker": worker}))
-        assert translation.spec.roles[0].command == ()
-        assert "acme/train:1 is ignored" in translation.local_notes[0]
-        assert "no command" in translation.local_notes[1]
-
-    def test_selectors_and_tolerations_that_all_share_guide_the_scheduler(self, job: Builder, replica: Builder) -> None:
-        pod = {
-            "nodeSelector": {"disk": "ssd"},
-            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}],
-        }
-        translation = translate(job("TFJob", {"Worker": replica(pod=pod), "PS": replica(pod=pod)}))
-        assert translation.spec.placement.node_selector == {"disk": "ssd"}
-        assert translation.spec.placement.tolerations == (Toleration(key="gpu", operator="Exists", effect="NoExecute"),)
-        assert translation.notes == ()
-
-    def test_different_selectors_leave_what_is_common_and_a_note(self, job: Builder, replica: Builder) -> None:
-        one, other = ({"nodeSelector": {"disk": "ssd", "pool": pool}} for pool in ("a", "b"))
-        translation = translate(job("TFJob", {"Worker": replica(pod=one), "PS": replica(pod=other)}))
-        assert translation.spec.placement.node_selector == {"disk": "ssd"}
-        assert "only what all share" in translation.notes[0]
-
-    @pytest.mark.parametrize(
-        "scheduler", ["kube-batch", "kube-batchd", "kubebatch", "volcano", "scheduler-plugins-scheduler"]
-    )
-    def test_a_gang_scheduler_means_a_gang(self, job: Builder, replica: Builder, scheduler: str) -> None:
-        translation = translate(job("TFJob", {"Worker": replica(pod={"schedulerName": scheduler})}))
-        assert translation.notes == (f"schedulerName {scheduler} asks for a gang; every job is one here",)
-
-    def test_other_schedulers_and_their_kind_of_rules_are_remarked_on(self, job: Builder, replica: Builder) -> None:
-        worker = replica(envFrom=[{"configMapRef": {"name": "c"}}], pod={"schedulerName": "own", "affinity": {}})
-        translation = translate(
-            job("TFJob", {"Worker": worker}, runPolicy={"schedulingPolicy": {"minResources": {"cpu": 1}}})
-        )
-        assert [note.partition(":")[0] for note in translation.notes] == [
-            "spec.runPolicy.schedulingPolicy.minResources",
-            "spec.tfReplicaSpecs.Worker",
-        ]
-        assert "envFrom is set from objects of the cluster" in translation.local_notes[1]
-
-    def test_references_expand_as_a_kubelet_does_it(self) -> None:
-        words = ("--rank=$(RANK)", "$$(RANK)", "$(UNKNOWN)", "$RANK")
-        assert expand_references(words, {"RANK": "3"}) == ("--rank=3", "$(RANK)", "$(UNKNOWN)", "$RANK")
-
-
 class TestRestart:
     @pytest.mark.parametrize(
         ("policy", "restart", "retry", "attempts"),
         [
             ("Never", Restart.NEVER, Retry.ANY, 1),
             ("OnFailure", Restart.GANG, Retry.ANY, ENDLESS + 1),
-            ("Always", Restart.GANG, Retry.ANY, ENDLESS + 1),
+            ("Always", Restart.GANG, Retry.ALWAYS, ENDLESS + 1),
             ("ExitCode", Restart.GANG, Retry.SIGNALS, ENDLESS + 1),
         ],
     )
@@ -190,13 +109,29 @@ class TestRestart:
         spec = translate(job("TFJob", {"Worker": replica(restart="OnFailure")}), strict=True).spec
         assert spec.roles[0].restart is Restart.REPLICA
 
+    @pytest.mark.parametrize(
+        ("kind", "policies", "want"),
+        [
+            pytest.param("TFJob", {"Worker": "Always"}, ["Worker"], id="the first worker decides"),
+            pytest.param("TFJob", {"Chief": "Never", "Worker": "Always", "PS": "Always"}, [], id="the chief decides"),
+            pytest.param("TFJob", {"Worker": "Never", "PS": "Always"}, [], id="servers decide nothing"),
+            pytest.param("PyTorchJob", {"Master": "Always", "Worker": "Never"}, ["Master"], id="the master decides"),
+        ],
+    )
+    def test_a_job_that_can_never_succeed_is_remarked_on(
+        self, job: Builder, replica: Builder, kind: str, policies: dict[str, str], want: list[str]
+    ) -> None:
+        replicas = {type_: replica(kind, restart=policy) for type_, policy in policies.items()}
+        notes = translate(job(kind, replicas)).notes
+        assert [note.partition(":")[0] for note in notes if "never succeeds" in note] == want
+
     def test_the_backoff_limit_is_a_budget_of_retries(self, job: Builder, replica: Builder) -> None:
         spec = translate(job("TFJob", {"Worker": replica(restart="OnFailure")}, runPolicy={"backoffLimit": 3})).spec
         assert (spec.policy.max_attempts, spec.policy.max_replica_restarts) == (4, 3)
 
     def test_exit_code_counts_for_its_own_replica_type_alone(self, job: Builder, replica: Builder) -> None:
         spec = translate(job("TFJob", {"Worker": replica(restart="ExitCode"), "PS": replica(restart="Always")})).spec
-        assert (spec.retry_of(RoleName("worker")), spec.retry_of(RoleName("ps"))) == (Retry.SIGNALS, Retry.ANY)
+        assert (spec.retry_of(RoleName("worker")), spec.retry_of(RoleName("ps"))) == (Retry.SIGNALS, Retry.ALWAYS)
 
     @pytest.mark.parametrize(
         ("policy", "strict", "want"),
@@ -324,8 +259,8 @@ class TestPyTorch:
         (worker,) = translation.spec.roles
         assert (worker.least, worker.most, worker.port, worker.restart) == (1, 4, 29400, Restart.REPLICA)
         assert translation.spec.policy.success is Success.LEAD
+        assert translation.spec.processes == 2
         assert translation.spec.env == {
-            "PET_NPROC_PER_NODE": "2",
             "PET_RDZV_BACKEND": "c10d",
             "PET_RDZV_ID": "x",
             "PET_RDZV_CONF": "timeout=30,read=5",
@@ -350,9 +285,9 @@ class TestPyTorch:
 
     def test_processes_default_to_auto_and_the_old_name_is_noted(self, job: Builder, replica: Builder) -> None:
         workers = {"Worker": replica("PyTorchJob")}
-        assert translate(job("PyTorchJob", workers)).spec.env == {"PET_NPROC_PER_NODE": "auto"}
+        assert translate(job("PyTorchJob", workers)).spec.processes is Processes.AUTO
         old = translate(job("PyTorchJob", workers, elasticPolicy={"nProcPerNode": 4}))
-        assert old.spec.env["PET_NPROC_PER_NODE"] == "4"
+        assert old.spec.processes == 4
         assert "deprecated" in old.notes[0]
 
 
@@ -368,7 +303,7 @@ class TestMpi:
         )
         launcher, worker = translation.spec.roles
         assert (launcher.command, worker.command) == (("python", "train.py"), ("sleep", "infinity"))
-        assert translation.spec.env == {"GANGLINE_MPI_SLOTS": "2"}
+        assert (translation.spec.processes, translation.spec.env) == (2, {})
         assert translation.clean_pods is CleanPods.RUNNING
 
     def test_the_second_version(self, job: Builder, replica: Builder) -> None:

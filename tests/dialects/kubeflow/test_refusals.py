@@ -22,6 +22,14 @@ def without(replica: Plain, *path: str) -> Plain:
     return replica
 
 
+def required(*terms: Plain) -> Plain:
+    """An affinity to nodes."""
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+AFFINITY = (
+    "spec.tfReplicaSpecs.Worker.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+)
 CONTAINER = ("template", "spec", "containers", "0")
 PT = "PyTorchJob"
 
@@ -50,6 +58,27 @@ CASES: dict[str, tuple[Callable[[], Plain], str, str, str | None]] = {
         lambda: make_job("TFJob", {"Worker": make_replica(env=[{"name": "", "value": "x"}])}),
         "spec.tfReplicaSpecs.Worker.template.spec.containers[0].env[0].name",
         "no name for a variable",
+        None,
+    ),
+    "an affinity that selects nothing": (
+        lambda: make_job("TFJob", {"Worker": make_replica(pod={"affinity": required({})})}),
+        f"{AFFINITY}.nodeSelectorTerms",
+        "it selects no node",
+        None,
+    ),
+    "a field that nodes do not have": (
+        lambda: make_job(
+            "TFJob",
+            {"Worker": make_replica(pod={"affinity": required({"matchFields": [{"key": "a", "operator": "Exists"}]})})},
+        ),
+        f"{AFFINITY}.nodeSelectorTerms[0].matchFields[0].key",
+        "nodes have no field 'a'",
+        None,
+    ),
+    "no slots": (
+        lambda: make_job("MPIJob", {"Launcher": make_replica("MPIJob")}, slotsPerWorker=0),
+        "spec.slotsPerWorker",
+        "0 is too small",
         None,
     ),
     "text for a switch": (

@@ -8,15 +8,19 @@ from hypothesis import strategies as st
 
 from gangline.dialects.document import compact_json
 from gangline.dialects.native import job_from_plain, job_to_plain, read_job
-from gangline.dialects.native.policy import EFFECTS, OPERATORS
+from gangline.dialects.native.placement import EFFECTS, OPERATORS
 from gangline.model import (
     Clean,
     DataMove,
     Framework,
     JobSpec,
+    Match,
+    NodeRequirement,
+    NodeRule,
     PlacementRule,
     Policy,
     Prefer,
+    Processes,
     QueueName,
     Resources,
     Restart,
@@ -56,17 +60,26 @@ policies = st.builds(
     preemptible=st.booleans(),
     clean=st.sampled_from(Clean),
 )
-placements = st.builds(
-    PlacementRule,
-    prefer=st.none() | st.sampled_from(Prefer),
-    within=st.none() | names,
-    within_required=st.booleans(),
-    apart=st.none() | names,
-    near=st.dictionaries(names, texts, max_size=2),
-    away=st.dictionaries(names, texts, max_size=2),
-    gpu_types=st.lists(names, max_size=3).map(tuple),
-    node_selector=st.dictionaries(names, texts, max_size=2),
-    tolerations=st.lists(
+requirements = st.one_of(
+    st.builds(
+        NodeRequirement,
+        key=names,
+        operator=st.sampled_from((Match.IN, Match.NOT_IN)),
+        values=st.lists(texts, min_size=1, max_size=2).map(tuple),
+    ),
+    st.builds(NodeRequirement, key=names, operator=st.sampled_from((Match.EXISTS, Match.DOES_NOT_EXIST))),
+    st.builds(
+        NodeRequirement,
+        key=names,
+        operator=st.sampled_from((Match.ABOVE, Match.BELOW)),
+        values=st.integers(-9, 9).map(lambda number: (str(number),)),
+    ),
+)
+conditions = {
+    "gpu_types": st.lists(names, max_size=3).map(tuple),
+    "node_selector": st.dictionaries(names, texts, max_size=2),
+    "node_affinity": st.lists(st.lists(requirements, min_size=1, max_size=2).map(tuple), max_size=2).map(tuple),
+    "tolerations": st.lists(
         st.builds(
             Toleration,
             key=st.just("") | names,
@@ -76,7 +89,21 @@ placements = st.builds(
         ),
         max_size=2,
     ).map(tuple),
+}
+placements = st.builds(
+    PlacementRule,
+    prefer=st.none() | st.sampled_from(Prefer),
+    within=st.none() | names,
+    within_required=st.booleans(),
+    apart=st.none() | names,
+    near=st.dictionaries(names, texts, max_size=2),
+    away=st.dictionaries(names, texts, max_size=2),
+    **conditions,
 )
+processes = {
+    Framework.PYTORCH: st.none() | st.integers(1, 64) | st.sampled_from(Processes),
+    Framework.MPI: st.none() | st.integers(1, 64),
+}
 moves = st.lists(st.builds(DataMove, texts, texts), max_size=2).map(tuple)
 
 
@@ -96,12 +123,14 @@ def roles(draw: st.DrawFn, name: str) -> RoleSpec:
         restart=draw(st.none() | st.sampled_from(Restart)),
         retry=draw(st.none() | st.sampled_from(Retry)),
         port=draw(st.integers(1, 65535)),
+        placement=draw(st.none() | st.builds(NodeRule, **conditions)),
         pod_template_json=template,
     )
 
 
 @st.composite
 def jobs(draw: st.DrawFn) -> JobSpec:
+    framework = draw(st.sampled_from(Framework))
     role_names = draw(st.lists(st.sampled_from(["chief", "ps", "worker", "launcher"]) | names, min_size=1, unique=True))
     return JobSpec(
         name=draw(names),
@@ -109,7 +138,8 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         queue=QueueName(draw(names)),
         priority=draw(st.integers(0, 1000)),
         labels=draw(st.dictionaries(names, words, max_size=2)),
-        framework=draw(st.sampled_from(Framework)),
+        framework=framework,
+        processes=draw(processes.get(framework, st.none())),
         image=draw(st.none() | texts),
         code=draw(st.none() | texts),
         env=draw(variables),

@@ -5,7 +5,7 @@ import pytest
 from gangline.engines.interface import LogQuery, NodesChanged
 from gangline.engines.simulated import FixedWork, SimulatedEngine, Timeline
 from gangline.lifecycle.events import OutputsStored, ReplicaExited, ReplicaLost, ReplicaStarted
-from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, RoleName
+from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, Retry, RoleName
 from tests.scheduling.builders import job, nodes, role
 
 WORKER = RoleName("worker")
@@ -36,6 +36,16 @@ async def test_a_gang_starts_works_and_ends() -> None:
     assert world.at(29) == []
     assert world.at(30) == [("ReplicaStarted", 30.0)] * 2
     assert world.at(1000) == [("ReplicaExited", 130.0)] * 2
+
+
+async def test_a_replica_that_should_never_end_goes_on_when_the_work_is_done() -> None:
+    world = World()
+    spec = job("a", role(name="ps", retry=Retry.ALWAYS), role(name="worker")).spec
+    members = tuple(GangReplica(id=ReplicaId(RoleName(name), 0), node=NodeName("n0")) for name in ("ps", "worker"))
+    await world.engine.run(Gang(id=GangId(JobId("a"), 1), spec=spec, replicas=members))
+    world.timeline.move_to(1000)
+    ended = [each.replica for each in world.engine.take_news() if isinstance(each, ReplicaExited)]
+    assert ended == [ReplicaId(WORKER, 0)]
 
 
 async def test_the_same_order_again_changes_nothing() -> None:

@@ -5,7 +5,6 @@ from pathlib import PurePosixPath
 
 from gangline.dialects.arena.options import Verb, options_of
 from gangline.dialects.arena.volumes import pod_template, texts_of
-from gangline.dialects.frameworks.pytorch import PROCESSES_PER_NODE
 from gangline.dialects.kubeflow.run_policy import priority_of
 from gangline.dialects.native.job import job_from_plain
 from gangline.dialects.native.short_form import derived_name, pairs
@@ -79,13 +78,11 @@ def _priority(options: Options) -> tuple[int, tuple[str, ...]]:
 
 
 def _spec(verb: Verb, options: Options, command: list[str]) -> dict[str, object]:
-    env = pairs(texts_of(options, "env"), "--env")
-    if "nproc-per-node" in options:
-        env.setdefault(PROCESSES_PER_NODE, str(options["nproc-per-node"]))
     return {
         "framework": _FRAMEWORKS[verb].value,
+        "processes": options.get("nproc-per-node"),
         "image": options.get("image"),
-        "env": env,
+        "env": pairs(texts_of(options, "env"), "--env"),
         "command": command,
         "roles": _roles(verb, options, command),
         "data": {"inputs": _code(options)},

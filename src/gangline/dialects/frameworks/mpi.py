@@ -6,8 +6,6 @@ from enum import StrEnum
 from gangline.dialects.frameworks.team import Address, Team
 from gangline.model import JobSpec, ReplicaId
 
-SLOTS = "GANGLINE_MPI_SLOTS"
-"""Ranks per worker; part of a job's own environment, as the model has no field for it."""
 IMPLEMENTATION = "GANGLINE_MPI_IMPLEMENTATION"
 LAUNCHER_WORKS = "GANGLINE_MPI_LAUNCHER_WORKS"
 """Set to 1: the launcher takes ranks too."""
@@ -48,21 +46,24 @@ def mpi_environment(hostfile_path: str | None, remote_shell: str | None) -> dict
 
 def slots_per_worker(spec: JobSpec) -> int:
     """How many ranks each worker takes: what the job says, else one."""
-    given = spec.env.get(SLOTS, "1")
-    return int(given) if given.isascii() and given.isdigit() else 1
+    return spec.processes if isinstance(spec.processes, int) else 1
+
+
+def launcher_works(spec: JobSpec) -> bool:
+    """Whether the launcher takes ranks itself, and so is a host among the others."""
+    return spec.env.get(LAUNCHER_WORKS) == "1"
 
 
 def hostfile(
     spec: JobSpec,
     addresses: Mapping[ReplicaId, Address],
     *,
-    slots: int | None = None,
     implementation: Implementation | None = None,
 ) -> str:
     """Write the hostfile: one line per worker, in rank order."""
     flavour = implementation or Implementation(spec.env.get(IMPLEMENTATION, Implementation.OPEN_MPI))
-    per_host = slots_per_worker(spec) if slots is None else slots
+    slots = slots_per_worker(spec)
     team = Team.of(spec, addresses)
-    hosts = team.training if spec.env.get(LAUNCHER_WORKS) == "1" else team.hosts
+    hosts = team.training if launcher_works(spec) else team.hosts
     form = "{host} slots={slots}\n" if flavour is Implementation.OPEN_MPI else "{host}:{slots}\n"
-    return "".join(form.format(host=addresses[replica][0], slots=per_host) for replica in hosts)
+    return "".join(form.format(host=addresses[replica][0], slots=slots) for replica in hosts)

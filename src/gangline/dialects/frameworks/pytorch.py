@@ -24,6 +24,8 @@ def pytorch_environment(team: Team, replica: ReplicaId) -> dict[str, str]:
         "PET_NODE_RANK": rank,
         "PET_NNODES": team.nodes,
     }
+    if team.spec.processes is not None:
+        environment[PROCESSES_PER_NODE] = str(team.spec.processes)
     if team.elastic or team.user_setting(RENDEZVOUS_BACKEND):
         environment |= {
             "PET_RDZV_BACKEND": "c10d",
@@ -35,5 +37,5 @@ def pytorch_environment(team: Team, replica: ReplicaId) -> dict[str, str]:
 
 def _processes_per_node(team: Team) -> int:
     """How many processes torchrun starts per replica; words such as ``auto`` are settled there, and count as one."""
-    given = team.user_setting(PROCESSES_PER_NODE) or "1"
+    given = team.user_setting(PROCESSES_PER_NODE) or str(team.spec.processes)
     return int(given) if given.isascii() and given.isdigit() else 1

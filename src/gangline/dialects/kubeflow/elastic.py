@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gangline.dialects.frameworks.pytorch import PROCESSES_PER_NODE
 from gangline.dialects.kubeflow.kinds import Kind
+from gangline.dialects.native.job import read_processes
 from gangline.dialects.value import Value
-from gangline.model import Framework
+from gangline.model import Framework, Processes
 
 PYTORCH_FIELDS = (
     "minReplicas",
@@ -23,27 +23,27 @@ PYTORCH_FIELDS = (
 )
 PADDLE_FIELDS = ("minReplicas", "maxReplicas", "maxRestarts", "metrics")
 _BACKENDS = ("c10d", "etcd", "etcd-v2")
-_PROCESS_WORDS = ("auto", "cpu", "gpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elastic:
-    """How far the workers may shrink and grow (None: they may not), the variables this sets, and remarks."""
+    """How far the workers may shrink and grow (None: they may not), what torchrun is told, and remarks."""
 
     minimum: int | None = None
     maximum: int | None = None
     rendezvous_port: int | None = None
+    processes: int | Processes | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
 def read_elastic(spec: Value, given: Mapping[str, Value], kind: Kind, workers: int | None) -> Elastic:
     """Read the two fields; ``workers`` is the number of Worker replicas, None when the job has none."""
-    env = {}
+    processes: int | Processes | None = None
     if kind.framework is Framework.PYTORCH:
-        env[PROCESSES_PER_NODE] = _processes(given["nprocPerNode"]) if "nprocPerNode" in given else "auto"
+        processes = read_processes(given["nprocPerNode"]) if "nprocPerNode" in given else Processes.AUTO
     if "elasticPolicy" not in given:
-        return Elastic(env=env)
+        return Elastic(processes=processes)
     value = given["elasticPolicy"]
     policy = value.fields(PYTORCH_FIELDS if kind.framework is Framework.PYTORCH else PADDLE_FIELDS)
     if workers is None:
@@ -56,6 +56,7 @@ def read_elastic(spec: Value, given: Mapping[str, Value], kind: Kind, workers: i
     if "nProcPerNode" in policy:
         if "nprocPerNode" in given:
             raise policy["nProcPerNode"].wrong("must not be used with spec.nprocPerNode", expected="one of the two")
+        processes = policy["nProcPerNode"].integer(1)
         notes.append(f"{policy['nProcPerNode'].path} is deprecated, use spec.nprocPerNode instead")
     if "metrics" in policy:
         notes.append(f"{policy['metrics'].path}: workers grow when machines are free, not by a metric")
@@ -64,7 +65,8 @@ def read_elastic(spec: Value, given: Mapping[str, Value], kind: Kind, workers: i
         minimum=minimum,
         maximum=maximum,
         rendezvous_port=policy["rdzvPort"].integer(1, 65535) if "rdzvPort" in policy else None,
-        env=env | _variables(policy, kind),
+        processes=processes,
+        env=_variables(policy, kind),
         notes=tuple(notes),
     )
 
@@ -98,8 +100,6 @@ def _variables(policy: Mapping[str, Value], kind: Kind) -> dict[str, str]:
         env["PET_RDZV_CONF"] = ",".join(map(_pair, policy["rdzvConf"].items()))
     if "standalone" in policy and policy["standalone"].boolean():
         env["PET_STANDALONE"] = "1"  # upstream sets it to nothing, at which torchrun stumbles
-    if "nProcPerNode" in policy:
-        env[PROCESSES_PER_NODE] = str(policy["nProcPerNode"].integer(1))
     if "maxRestarts" in policy:
         env["PET_MAX_RESTARTS"] = str(policy["maxRestarts"].integer(0))
     return env
@@ -108,10 +108,3 @@ def _variables(policy: Mapping[str, Value], kind: Kind) -> dict[str, str]:
 def _pair(value: Value) -> str:
     given = value.fields(("key", "value"))
     return "=".join(given[name].text_or_number() if name in given else "" for name in ("key", "value"))
-
-
-def _processes(value: Value) -> str:
-    text = value.text_or_number()
-    if text not in _PROCESS_WORDS and not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise value.wrong(f"'{text}' is no number of processes", expected="auto, cpu, gpu or a whole number")
-    return text

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gangline.dialects.document import compact_json
 from gangline.dialects.frameworks import mpi
@@ -21,6 +22,7 @@ from gangline.model import (
     JobSpec,
     PlacementRule,
     Policy,
+    Processes,
     Restart,
     RoleSpec,
     Success,
@@ -42,7 +44,6 @@ def job_from_value(value: Value, *, strict: bool = False) -> Translation:
     """Translate one document. ``strict`` keeps upstream's behaviour of restarting failed replicas one by one."""
     parts = _take_apart(value, strict=strict)
     priority, priority_notes = priority_of(_priority_class(parts))
-    placement, placement_notes = _placement(parts)
     with value.located():
         spec = JobSpec(
             name=parts.metadata["name"].text(),
@@ -51,16 +52,17 @@ def job_from_value(value: Value, *, strict: bool = False) -> Translation:
             priority=priority,
             labels=parts.metadata["labels"].strings() if "labels" in parts.metadata else {},
             framework=parts.kind.framework,
+            processes=_processes(parts),
             env=_environment(parts),
             roles=_roles(parts),
             policy=_policy(parts),
-            placement=placement,
+            placement=_placement(parts),
             origin=f"{parts.version} {parts.kind.name}",
             manifest_json=_manifest(value),
         )
     return Translation(
         spec=spec,
-        notes=(*notes_on(parts), *priority_notes, *placement_notes),
+        notes=(*notes_on(parts), *priority_notes),
         local_notes=local_notes_on(parts),
         suspended=parts.run.suspended,
         clean_pods=parts.run.clean_pods,
@@ -133,8 +135,6 @@ def _environment(parts: Parts) -> dict[str, str]:
     given, env = parts.given, dict(parts.elastic.env)
     if parts.dynamic_workers:
         env[DYNAMIC_WORKERS] = "1"
-    if "slotsPerWorker" in given:
-        env[mpi.SLOTS] = str(given["slotsPerWorker"].integer(0))
     if "mpiImplementation" in given:
         env[mpi.IMPLEMENTATION] = given["mpiImplementation"].choice(mpi.Implementation).value
     if "runLauncherAsWorker" in given and given["runLauncherAsWorker"].boolean():
@@ -146,8 +146,14 @@ def _environment(parts: Parts) -> dict[str, str]:
     return env
 
 
+def _processes(parts: Parts) -> int | Processes | None:
+    slots = parts.given.get("slotsPerWorker")
+    return parts.elastic.processes if slots is None else slots.integer(1)
+
+
 def _roles(parts: Parts) -> tuple[RoleSpec, ...]:
     spare = _spare(parts)
+    alike = _nodes_alike(parts)
     roles = []
     for replica in parts.present:
         worker = replica.type == "Worker"
@@ -162,7 +168,7 @@ def _roles(parts: Parts) -> tuple[RoleSpec, ...]:
             maximum=parts.elastic.maximum if worker else None,
             port=parts.elastic.rendezvous_port if worker and not parts.has_lead else None,
         )
-        roles.append(role)
+        roles.append(role if alike else replace(role, placement=replica.template.nodes))
     return tuple(roles)
 
 
@@ -219,25 +225,15 @@ def _priority_class(parts: Parts) -> str | None:
     return parts.run.priority_class or next((name for name in classes if name), None)
 
 
-def _placement(parts: Parts) -> tuple[PlacementRule, tuple[str, ...]]:
-    """The node selector and tolerations that all templates share; the model has one rule per job."""
-    templates = [replica.template for replica in parts.present]
-    first = templates[0]
-    alike = all(
-        (template.node_selector, template.tolerations) == (first.node_selector, first.tolerations)
-        for template in templates
+def _placement(parts: Parts) -> PlacementRule:
+    """What all templates say alike of nodes; where they differ, each role has a rule of its own."""
+    if not _nodes_alike(parts):
+        return PlacementRule()
+    nodes = parts.present[0].template.nodes
+    return PlacementRule(
+        node_selector=nodes.node_selector, node_affinity=nodes.node_affinity, tolerations=nodes.tolerations
     )
-    if alike:
-        return PlacementRule(node_selector=first.node_selector, tolerations=first.tolerations), ()
-    selector = {
-        name: value
-        for name, value in first.node_selector.items()
-        if all(template.node_selector.get(name) == value for template in templates)
-    }
-    shared = tuple(
-        toleration
-        for toleration in first.tolerations
-        if all(toleration in template.tolerations for template in templates)
-    )
-    note = "the replica types have different node selectors or tolerations: only what all share guides the scheduler"
-    return PlacementRule(node_selector=selector, tolerations=shared), (note,)
+
+
+def _nodes_alike(parts: Parts) -> bool:
+    return all(replica.template.nodes == parts.present[0].template.nodes for replica in parts.present)

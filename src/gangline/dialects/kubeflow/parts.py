@@ -10,6 +10,9 @@ from gangline.dialects.kubeflow.pod_template import GANG_SCHEDULERS
 from gangline.dialects.kubeflow.replicas import Replica
 from gangline.dialects.kubeflow.run_policy import RunPolicy
 from gangline.dialects.value import Value
+from gangline.model.spec import SERVICE_ROLES
+
+_LEADS = ("Chief", "Master", "Launcher")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +36,13 @@ class Parts:
     @property
     def has_lead(self) -> bool:
         """Whether a chief, master or launcher speaks for the job."""
-        return any(replica.type in ("Chief", "Master", "Launcher") for replica in self.present)
+        return any(replica.type in _LEADS for replica in self.present)
+
+    def decides(self, replica: Replica) -> bool:
+        """Whether the job's success depends on this replica type."""
+        if self.has_lead:
+            return replica.type in _LEADS
+        return replica.role not in SERVICE_ROLES
 
     @property
     def dynamic_workers(self) -> bool:
@@ -77,11 +86,12 @@ def _schedulers(parts: Parts) -> list[str]:
 
 
 def _restart_notes(parts: Parts) -> list[str]:
-    restarts = {replica.type: replica.restart for replica in parts.present}
+    """Whoever decides on success and is always started again never succeeds, here as upstream."""
+    deciding = [replica for replica in parts.present if parts.decides(replica)]
     return [
-        f"{type_}: restartPolicy Always is taken as OnFailure; a replica that ends with 0 is done"
-        for type_, restart in restarts.items()
-        if restart is RestartPolicy.ALWAYS
+        f"{replica.type}: with restartPolicy Always it is started again when it ends with 0, and the job never succeeds"
+        for replica in deciding
+        if replica.restart is RestartPolicy.ALWAYS
     ]
 
 

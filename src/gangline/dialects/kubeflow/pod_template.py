@@ -12,15 +12,18 @@ from gangline.dialects import quantities
 from gangline.dialects.document import compact_json
 from gangline.dialects.kubeflow.kinds import Kind
 from gangline.dialects.native.amounts import GPU_NAMES
-from gangline.dialects.native.policy import read_toleration
+from gangline.dialects.native.placement import read_requirement, read_toleration
 from gangline.dialects.native.role import check_variable
 from gangline.dialects.value import Value
-from gangline.model import Resources, Toleration
+from gangline.model import NodeRequirement, NodeRule, NodeTerm, Resources, Toleration
+from gangline.model.placement import NODE_NAME
 
 GANG_SCHEDULERS = re.compile(r"kube-?batchd?|volcano|scheduler-plugins.*|coscheduling.*", re.IGNORECASE)
 """Schedulers that people name to have their pods started together; here every job is a gang."""
 
 _GPU_NAMES = (*GPU_NAMES, "alpha.kubernetes.io/nvidia-gpu")
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 
@@ -34,8 +37,7 @@ class PodTemplate:
     port: int | None
     resources: Resources
     env: Mapping[str, str] = field(default_factory=dict)
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
+    nodes: NodeRule = field(default_factory=NodeRule)
     priority_class: str | None = None
     scheduler: str | None = None
     restart: str | None = None
@@ -56,8 +58,7 @@ def read_template(where: Value, replica: Mapping[str, Value], kind: Kind, main: 
         env=_environment(container),
         port=_port(container, kind),
         resources=_resources(containers),
-        node_selector=pod["nodeSelector"].strings() if "nodeSelector" in pod else {},
-        tolerations=_tolerations(pod),
+        nodes=_nodes(pod),
         priority_class=pod["priorityClassName"].text() if "priorityClassName" in pod else None,
         scheduler=pod["schedulerName"].text() if "schedulerName" in pod else None,
         restart=pod["restartPolicy"].text() if "restartPolicy" in pod else None,
@@ -163,6 +164,42 @@ def _container_resources(container: Mapping[str, Value]) -> Resources:
     return Resources(cpu_millis=cpu, memory_mib=memory, gpu_millis=gpu, extended=extended)
 
 
+def _nodes(pod: Mapping[str, Value]) -> NodeRule:
+    return NodeRule(
+        node_selector=pod["nodeSelector"].strings() if "nodeSelector" in pod else {},
+        node_affinity=_node_affinity(pod),
+        tolerations=_tolerations(pod),
+    )
+
+
+def _node_affinity(pod: Mapping[str, Value]) -> tuple[NodeTerm, ...]:
+    """The terms of which one must hold; one that is empty holds of no node, as in Kubernetes."""
+    required = _below(_below(pod, "affinity"), "nodeAffinity").get(_REQUIRED)
+    if required is None:
+        return ()
+    given = required.fields(("nodeSelectorTerms",))
+    terms = tuple(filter(None, map(_term, given["nodeSelectorTerms"].items() if "nodeSelectorTerms" in given else [])))
+    if not terms:
+        raise required.wrong("it selects no node", expected="a requirement", below=".nodeSelectorTerms")
+    return terms
+
+
+def _term(value: Value) -> NodeTerm:
+    given = value.fields(("matchExpressions", "matchFields"))
+    return tuple(requirement for name in given for requirement in map(_requirement, given[name].items()))
+
+
+def _requirement(value: Value) -> NodeRequirement:
+    requirement = read_requirement(value)
+    if ".matchFields[" in value.path and requirement.key != NODE_NAME:
+        raise value.wrong(f"nodes have no field '{requirement.key}'", expected=NODE_NAME, below=".key")
+    return requirement
+
+
+def _below(given: Mapping[str, Value], name: str) -> Mapping[str, Value]:
+    return given[name].fields() if name in given else {}
+
+
 def _tolerations(pod: Mapping[str, Value]) -> tuple[Toleration, ...]:
     """Tolerations as the scheduler knows them; ``tolerationSeconds`` is for evictions and stays in the template."""
     tolerations = []
@@ -178,13 +215,18 @@ def _grace(pod: Mapping[str, Value]) -> int | None:
 
 
 def _notes(where: Value, pod: Mapping[str, Value]) -> tuple[str, ...]:
-    if "affinity" not in pod:
-        return ()
-    return (f"{where.path}: affinity is checked by the kubelet only; write a nodeSelector for what must hold",)
+    """What of the affinity does not guide the scheduler."""
+    affinity = _below(pod, "affinity")
+    unused = [name for name in ("podAffinity", "podAntiAffinity") if name in affinity]
+    if _PREFERRED in _below(affinity, "nodeAffinity"):
+        unused.append(f"nodeAffinity.{_PREFERRED}")
+    return (f"{where.path}: {', '.join(unused)} does not guide the scheduler",) if unused else ()
 
 
 def _local_notes(where: Value, pod: Mapping[str, Value], container: Mapping[str, Value]) -> list[str]:
     notes = []
+    if choosy := [name for name in ("nodeSelector", "affinity", "tolerations") if name in pod]:
+        notes.append(f"{where.path}: {', '.join(choosy)} is not used here: it speaks of the nodes of a cluster")
     variables = [item.fields() for item in (container["env"].items() if "env" in container else [])]
     unresolved = [variable["name"].text() for variable in variables if "valueFrom" in variable]
     if "envFrom" in container:

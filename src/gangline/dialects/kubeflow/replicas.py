@@ -19,6 +19,9 @@ _V2_RULES = replace(
 """The second version of MPIJob is stricter than the first."""
 
 
+_RETRIES = {RestartPolicy.EXIT_CODE: Retry.SIGNALS, RestartPolicy.ALWAYS: Retry.ALWAYS}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """One replica type of a job, read."""
@@ -119,7 +122,7 @@ def role_of(
             env=replica.template.env,
             resources=replica.template.resources,
             restart=restart,
-            retry=Retry.SIGNALS if replica.restart is RestartPolicy.EXIT_CODE else None,
+            retry=_RETRIES.get(replica.restart),
             port=port or replica.port,
             pod_template_json=replica.template.json,
         )

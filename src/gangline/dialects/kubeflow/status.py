@@ -129,13 +129,16 @@ class _Words:
         if entry.reason == "DeadlineExceeded":
             return f"Job {self.job.name} has failed because it was active longer than specified deadline"
         who = self._failed_replicas()
+        if entry.reason == "RestartLimitReached" or (who and self._is_out_of_attempts(entry)):
+            return f"Job {self.job.name} has failed because it has reached the specified backoff limit"
         if entry.phase is Phase.CANCELLED or not who:
             return f"{self.short_name} has failed: {entry.message or entry.reason}."
-        if 1 < self.job.spec.policy.max_attempts <= self.job.failures:
-            return f"Job {self.job.name} has failed because it has reached the specified backoff limit"
         if self.kind.name == "TFJob":
             return f"{self.full_name} has failed because {who} replica(s) failed."
         return f"{self.short_name} is failed because {who} replica(s) failed."
+
+    def _is_out_of_attempts(self, entry: PhaseEntry) -> bool:
+        return entry.phase is Phase.FAILED and 1 < self.job.spec.policy.max_attempts <= self.job.failures
 
     def _failed_replicas(self) -> str:
         """The first replica type with failures, such as ``1 Worker``."""
@@ -212,13 +215,15 @@ _STEPS: Mapping[Phase, Callable[[_Conditions, _Words, PhaseEntry], _Conditions]]
     Phase.RESUMED: _resume,
 }
 
-_FAILED = frozenset({ReplicaState.FAILED, ReplicaState.LOST, ReplicaState.BACKING_OFF})
+_ACTIVE = frozenset({ReplicaState.RUNNING, ReplicaState.BACKING_OFF})
+"""A replica that is started again in place is one that runs, to upstream's clients."""
+_FAILED = frozenset({ReplicaState.FAILED, ReplicaState.LOST})
 
 
 def _replica_statuses(job: Job, kind: Kind) -> dict[str, dict[str, object]]:
     statuses = {}
     for role in job.spec.roles:
-        active = _count(job, role, frozenset({ReplicaState.RUNNING}))
+        active = _count(job, role, _ACTIVE)
         succeeded = _count(job, role, frozenset({ReplicaState.SUCCEEDED}))
         if job.phase is Phase.COMPLETED:
             # What was still running when the job succeeded was stopped by us: upstream counts it as succeeded.

@@ -13,7 +13,20 @@ SINGLE_ROLE = ("replicas", "min", "max", "port")
 """Fields that ``spec`` takes only when it names no roles."""
 EITHER = ("queue", "priority")
 """Fields that ``metadata`` and ``spec`` take alike: Kubernetes allows them in ``spec`` alone."""
-SPEC = ("framework", "image", "code", "env", "roles", "data", "policy", "placement", *INHERITED, *SINGLE_ROLE, *EITHER)
+SPEC = (
+    "framework",
+    "processes",
+    "image",
+    "code",
+    "env",
+    "roles",
+    "data",
+    "policy",
+    "placement",
+    *INHERITED,
+    *SINGLE_ROLE,
+    *EITHER,
+)
 ROLE = (
     "replicas",
     "min",
@@ -26,6 +39,7 @@ ROLE = (
     "restart",
     "retry",
     "port",
+    "placement",
     "pod_template",
 )
 RESOURCES = ("cpu", "memory", "gpu")
@@ -46,7 +60,10 @@ POLICY = (
     "preemptible",
     "clean",
 )
-PLACEMENT = ("prefer", "within", "within_required", "apart", "near", "away", "gpu_type", "node_selector", "tolerations")
+NODES = ("gpu_type", "node_selector", "node_affinity", "tolerations")
+"""What a placement says of nodes: of a job's and of a role's alike."""
+PLACEMENT = ("prefer", "within", "within_required", "apart", "near", "away", *NODES)
+REQUIREMENT = ("key", "operator", "values")
 TOLERATION = ("key", "operator", "value", "effect")
 
 PRIORITIES: Mapping[str, int] = {"low": 25, "normal": 50, "high": 75, "critical": 100}
@@ -62,6 +79,7 @@ ALL: Mapping[str, tuple[str, ...]] = {
     "data move": DATA_MOVE,
     "policy": POLICY,
     "placement": PLACEMENT,
+    "requirement": REQUIREMENT,
     "toleration": TOLERATION,
 }
 """What the manual must mention, place by place."""

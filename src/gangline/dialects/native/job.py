@@ -7,14 +7,8 @@ from types import MappingProxyType
 from gangline.dialects import document
 from gangline.dialects.native import fields
 from gangline.dialects.native.amounts import resources_to_plain
-from gangline.dialects.native.policy import (
-    data_to_plain,
-    placement_to_plain,
-    policy_to_plain,
-    read_data,
-    read_placement,
-    read_policy,
-)
+from gangline.dialects.native.placement import nodes_to_plain, placement_to_plain, read_placement
+from gangline.dialects.native.policy import data_to_plain, policy_to_plain, read_data, read_policy
 from gangline.dialects.native.role import read_environment, read_roles
 from gangline.dialects.value import Value
 from gangline.errors import InvalidInputError
@@ -25,6 +19,7 @@ from gangline.model import (
     JobSpec,
     PlacementRule,
     Policy,
+    Processes,
     QueueName,
     Resources,
     RoleSpec,
@@ -86,6 +81,7 @@ def job_from_parts(
             priority=_priority(priority) if priority is not None else fields.PRIORITIES["normal"],
             labels=metadata["labels"].strings() if "labels" in metadata else {},
             framework=framework,
+            processes=read_processes(given["processes"]) if "processes" in given else None,
             image=given["image"].text() if "image" in given else None,
             code=given["code"].text() if "code" in given else None,
             env=read_environment(given["env"]) if "env" in given else {},
@@ -127,6 +123,17 @@ def _manifest(metadata: Mapping[str, Value]) -> str | None:
     return document.compact_json(metadata["manifest"].data)
 
 
+def read_processes(value: Value) -> int | Processes:
+    """Read how many processes run in a replica: a number, or what torchrun is to count."""
+    text = value.text_or_number()
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    if text in tuple(Processes):
+        return Processes(text)
+    words = ", ".join(Processes)
+    raise value.wrong(f"'{text}' is no number of processes", expected=f"{words} or a whole number from 1 on")
+
+
 def _priority(value: Value) -> int:
     if isinstance(value.data, str):
         return fields.PRIORITIES[value.one_of(fields.PRIORITIES)]
@@ -153,6 +160,7 @@ def job_to_plain(spec: JobSpec, *, roles_as_list: bool = False) -> dict[str, obj
     }
     body: dict[str, object] = {
         "framework": None if spec.framework is Framework.NONE else spec.framework.value,
+        "processes": str(spec.processes) if isinstance(spec.processes, Processes) else spec.processes,
         "image": spec.image,
         "code": spec.code,
         "env": dict(spec.env) or None,
@@ -182,6 +190,7 @@ def _role_to_plain(role: RoleSpec) -> dict[str, object]:
             "restart": None if role.restart is None else role.restart.value,
             "retry": None if role.retry is None else role.retry.value,
             "port": role.port,
+            "placement": None if role.placement is None else nodes_to_plain(role.placement),
             "pod_template": None if role.pod_template_json is None else json.loads(role.pod_template_json),
         }
     )

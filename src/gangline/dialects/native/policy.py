@@ -1,4 +1,4 @@
-"""The sections of a job file beside its roles: policy, placement and data."""
+"""The sections ``policy`` and ``data`` of a job file."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,10 +6,7 @@ from typing import Any
 from gangline.dialects import quantities
 from gangline.dialects.native import fields
 from gangline.dialects.value import Value
-from gangline.model import Clean, DataMove, PlacementRule, Policy, Prefer, Restart, Retry, Success, Toleration
-
-OPERATORS = ("Equal", "Exists")
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+from gangline.model import Clean, DataMove, Policy, Restart, Retry, Success
 
 
 def _time(value: Value) -> float:
@@ -59,59 +56,6 @@ def _bare(setting: object) -> object:
     return str(setting) if isinstance(setting, str) else setting
 
 
-def read_placement(value: Value) -> PlacementRule:
-    """Read ``spec.placement``."""
-    given = value.fields(fields.PLACEMENT)
-    return PlacementRule(
-        prefer=given["prefer"].choice(Prefer) if "prefer" in given else None,
-        within=given["within"].text() if "within" in given else None,
-        within_required=given["within_required"].boolean() if "within_required" in given else True,
-        apart=given["apart"].text() if "apart" in given else None,
-        near=given["near"].strings() if "near" in given else {},
-        away=given["away"].strings() if "away" in given else {},
-        gpu_types=_one_or_more(given["gpu_type"]) if "gpu_type" in given else (),
-        node_selector=given["node_selector"].strings() if "node_selector" in given else {},
-        tolerations=tuple(map(read_toleration, given["tolerations"].items())) if "tolerations" in given else (),
-    )
-
-
-def read_toleration(value: Value) -> Toleration:
-    """Read one toleration, as Kubernetes writes it."""
-    given = value.fields(fields.TOLERATION)
-    return Toleration(
-        key=given["key"].text() if "key" in given else "",
-        operator=given["operator"].one_of(OPERATORS) if "operator" in given else "Equal",
-        value=given["value"].text_or_number() if "value" in given else "",
-        effect=given["effect"].one_of(EFFECTS) if "effect" in given and given["effect"].data else "",
-    )
-
-
-def placement_to_plain(rule: PlacementRule) -> dict[str, object]:
-    """Write what differs from the defaults."""
-    plain: dict[str, object] = {
-        "prefer": None if rule.prefer is None else rule.prefer.value,
-        "within": rule.within,
-        "within_required": None if rule.within_required else False,
-        "apart": rule.apart,
-        "near": dict(rule.near) or None,
-        "away": dict(rule.away) or None,
-        "gpu_type": list(rule.gpu_types) or None,
-        "node_selector": dict(rule.node_selector) or None,
-        "tolerations": [_toleration_to_plain(toleration) for toleration in rule.tolerations] or None,
-    }
-    return {name: setting for name, setting in plain.items() if setting is not None}
-
-
-def _toleration_to_plain(toleration: Toleration) -> dict[str, object]:
-    plain = {
-        "key": toleration.key,
-        "operator": toleration.operator,
-        "value": toleration.value,
-        "effect": toleration.effect,
-    }
-    return {name: text for name, text in plain.items() if text}
-
-
 def read_data(value: Value) -> tuple[tuple[DataMove, ...], tuple[DataMove, ...]]:
     """Read ``spec.data``: what is copied in before the replicas start, and out after they succeeded."""
     given = value.fields(fields.DATA)
@@ -133,9 +77,3 @@ def data_to_plain(inputs: tuple[DataMove, ...], outputs: tuple[DataMove, ...]) -
     return {
         name: [{"from": move.source, "to": move.target} for move in moves] for name, moves in lists.items() if moves
     }
-
-
-def _one_or_more(value: Value) -> tuple[str, ...]:
-    if isinstance(value.data, list | tuple):
-        return tuple(item.text_or_number() for item in value.items())
-    return (value.text_or_number(),)

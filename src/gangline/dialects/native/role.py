@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from gangline.dialects.document import compact_json
 from gangline.dialects.native import fields
 from gangline.dialects.native.amounts import read_resources
+from gangline.dialects.native.placement import read_nodes
 from gangline.dialects.value import Value
 from gangline.model import Framework, Resources, Restart, Retry, RoleName, RoleSpec
 from gangline.model.identity import check_name
@@ -104,6 +105,7 @@ def _role(where: Value, name: RoleName, own: Mapping[str, Value], above: _Inheri
             env=read_environment(own["env"]) if "env" in own else {},
             restart=own["restart"].choice(Restart) if "restart" in own else None,
             retry=own["retry"].choice(Retry) if "retry" in own else None,
+            placement=read_nodes(own["placement"]) if "placement" in own else None,
             pod_template_json=compact_json(_template(own["pod_template"])) if "pod_template" in own else None,
         )
     if resources is not None:

@@ -18,6 +18,7 @@ from gangline.engines.kubernetes.kubeflow_pods import (
     our_annotations,
     our_labels,
     owner_to_plain,
+    shared_services,
 )
 from gangline.engines.kubernetes.launch_order import lasting_addresses
 from gangline.engines.kubernetes.names import ReplicaKey, replica_of
@@ -90,7 +91,7 @@ class KubeflowLauncher:
     async def remove_shared(self, gang: Gang, kind: Kind) -> None:
         """Delete the services and the configuration of an attempt that is gone."""
         job = self._job(gang, kind, None)
-        services = [job.name_of(replica.id) for replica in gang.replicas] if kind.has_services else [gang.spec.name]
+        services = [job.name_of(replica.id) for replica in gang.replicas] if kind.has_services else shared_services(job)
         removals = [self._delete(SERVICES, name, gang) for name in services]
         if kind.framework is Framework.MPI:
             removals.append(self._delete(CONFIG_MAPS, kubeflow_mpi.config_name(job), gang))

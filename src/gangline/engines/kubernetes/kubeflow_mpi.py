@@ -9,17 +9,17 @@ import base64
 from typing import Any
 
 from gangline.dialects.frameworks import Implementation, hostfile, slots_per_worker
-from gangline.dialects.frameworks.mpi import IMPLEMENTATION, mpi_environment
-from gangline.engines.kubernetes.kubeflow_pods import KubeflowGang, training_container
+from gangline.dialects.frameworks.mpi import IMPLEMENTATION, launcher_works, mpi_environment
+from gangline.engines.kubernetes.kubeflow_pods import LAUNCHER, KubeflowGang, training_container
 from gangline.engines.kubernetes.launch_order import with_host_aliases
 from gangline.engines.kubernetes.mpi_shell import PROGRAM, shell_name, shell_secret, shell_staging
 from gangline.engines.kubernetes.names import Part
 from gangline.engines.kubernetes.pod import Plain, joined
 from gangline.engines.kubernetes.ssh_keys import new_key_pair
-from gangline.model import ReplicaId, RoleName
+from gangline.model import ReplicaId
 
 FOLDER = "/etc/mpi"
-_LAUNCHER = RoleName("launcher")
+_LOOPBACK = "127.0.0.1"
 _ROOT_SSH = "/root/.ssh"
 _SSH_ITEMS = (
     {"key": "ssh-privatekey", "path": "id_rsa"},
@@ -54,7 +54,7 @@ def config(job: KubeflowGang) -> Plain:
     spec = job.gang.spec
     hosts = hostfile(spec, job.addresses)
     slots = slots_per_worker(spec)
-    workers = [job.addresses[replica.id][0] for replica in job.gang.replicas if replica.id.role != _LAUNCHER]
+    workers = [job.addresses[replica.id][0] for replica in job.gang.replicas if replica.id.role != LAUNCHER]
     discover = "#!/bin/sh\n" + "".join(f"echo {host}:{slots}\n" for host in workers)
     return {
         "apiVersion": "v1",
@@ -91,7 +91,11 @@ def completed(job: KubeflowGang, replica: ReplicaId, pod: Plain) -> Plain:
         for container in containers
     ]
     spec["volumes"] = joined(volumes, spec.get("volumes"))
-    return with_host_aliases({**pod, "spec": spec}, replica, job.addresses, job.lasting_addresses)
+    known = dict(job.lasting_addresses)
+    if launcher_works(job.gang.spec):
+        # The hostfile names the launcher, which would else wait until a DNS server has heard of it.
+        known[replica] = _LOOPBACK
+    return with_host_aliases({**pod, "spec": spec}, replica, job.addresses, known)
 
 
 def _container(
@@ -102,7 +106,7 @@ def _container(
         "env": joined(environment, given.get("env")),
         "volumeMounts": joined(mounts, given.get("volumeMounts"), key="mountPath"),
     }
-    if replica.role == _LAUNCHER:
+    if replica.role == LAUNCHER:
         return container
     if "command" not in given and "args" not in given:
         container["command"] = ["/usr/sbin/sshd", "-De"] if job.second_mpi else ["sleep", "365d"]
@@ -112,7 +116,7 @@ def _container(
 
 
 def _variables(job: KubeflowGang, replica: ReplicaId) -> dict[str, str]:
-    if replica.role != _LAUNCHER:
+    if replica.role != LAUNCHER:
         return {"K_MPI_JOB_ROLE": "worker"}
     if not job.second_mpi:
         return {"K_MPI_JOB_ROLE": "launcher", **mpi_environment(f"{FOLDER}/hostfile", PROGRAM)}
@@ -123,7 +127,7 @@ def _variables(job: KubeflowGang, replica: ReplicaId) -> dict[str, str]:
 def _volumes(job: KubeflowGang, replica: ReplicaId) -> tuple[list[Plain], list[Plain]]:
     volumes: list[Plain] = []
     mounts: list[Plain] = []
-    if replica.role == _LAUNCHER:
+    if replica.role == LAUNCHER:
         items = [{"key": "hostfile", "path": "hostfile", "mode": 0o444}]
         items.append({"key": "discover_hosts.sh", "path": "discover_hosts.sh", "mode": 0o555})
         volumes.append({"name": "mpi-job-config", "configMap": {"name": config_name(job), "items": items}})

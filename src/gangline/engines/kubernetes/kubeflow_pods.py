@@ -27,6 +27,7 @@ from gangline.model import Clean, Framework, Gang, GangReplica, ReplicaId, RoleN
 
 _LONGEST_CLUSTER = 1000
 """From this length on, the addresses of all replicas are left to the framework's own variables."""
+LAUNCHER = RoleName("launcher")
 _METRICS_PATH = "/dev/stdout"
 _EVERY_CONTAINER = frozenset({Framework.PYTORCH, Framework.XGBOOST, Framework.PADDLE})
 """Where upstream tells every container of the pod, and not only the one that trains."""
@@ -193,11 +194,13 @@ def _environment(job: KubeflowGang, replica: GangReplica) -> dict[str, str]:
 
 
 def kubeflow_services(job: KubeflowGang, replicas: Iterable[GangReplica]) -> Iterator[Plain]:
-    """Write the headless service of each replica, named as its pod. An MPIJob has one for all, named as the job."""
+    """Write the headless service of each replica, named as its pod. An MPIJob has those of ``shared_services``."""
     if not job.kind.has_services:
-        labels = {**job.shared_labels(Part.NETWORK)}
+        labels = job.shared_labels(Part.NETWORK)
         selector = names.job_labels(job.controller, job.gang.id.job_id)
-        yield _service(job, job.gang.spec.name, labels, selector, [])
+        everybody, launcher = shared_services(job)
+        yield _service(job, everybody, labels, selector, [])
+        yield _service(job, launcher, labels, {**selector, names.ROLE: LAUNCHER}, [])
         return
     for replica in replicas:
         template = json.loads(job.gang.spec.role(replica.id.role).pod_template_json or "{}")
@@ -211,6 +214,14 @@ def kubeflow_services(job: KubeflowGang, replicas: Iterable[GangReplica]) -> Ite
             if "containerPort" in port
         ]
         yield _service(job, job.name_of(replica.id), {**labels, **job.shared_labels(Part.NETWORK)}, labels, ports)
+
+
+def shared_services(job: KubeflowGang) -> tuple[str, str]:
+    """Name the two services of an MPIJob: one for all, named as the job, and one named as the launcher's host.
+
+    Hydra's processes on the workers, and ranks that the launcher itself takes, are told the launcher's bare host name.
+    """
+    return job.gang.spec.name, job.name_of(ReplicaId(LAUNCHER, 0))
 
 
 def _service(

@@ -193,13 +193,15 @@ class SimulatedEngine:
             running.since = None
 
     def _end(self, running: _Running) -> None:
-        """The work is done: everybody ends who does so by itself."""
+        """The work is done: everybody ends who does so by itself and is not started again for ever."""
         running.due = None
         self._pause(running)
         now = self._timeline.now()
         gang_id = running.gang.id
         for replica in running.gang.replicas:
             exit_code = self._work.exit_code(running.gang, replica)
+            if exit_code == 0 and running.gang.spec.is_endless(replica.id.role):
+                continue  # to end and begin anew without end would be all that happens from here on
             if exit_code is None or _member(replica) in running.ended:
                 continue
             running.ended.add(_member(replica))

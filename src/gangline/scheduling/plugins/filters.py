@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gangline.model import Taint, Toleration
+from gangline.model import Match, NodeRequirement, NodeTerm, Taint, Toleration
+from gangline.model.placement import NODE_NAME
 from gangline.scheduling.plugins.interface import Refusal
 from gangline.scheduling.shapes import Shape
-from gangline.scheduling.table import NodeTable
+from gangline.scheduling.table import ABSENT, Bools, Interned, NodeTable
 
 
 class NodeHealth:
@@ -21,12 +22,18 @@ class NodeHealth:
 
 
 class SelectorMatch:
-    """Keeps replicas on nodes that carry every label they select."""
+    """Keeps replicas on nodes that carry every label they select and meet one term of their node affinity."""
 
     def refuse(self, table: NodeTable, shape: Shape) -> Iterable[Refusal]:
-        """Refuse nodes per label that is absent or different."""
+        """Refuse nodes per label that is absent or different, and those of which no term holds."""
         for key, value in shape.selector:
             yield Refusal(f"label {key} is not {value}", ~table.label(key).equal_to(value))
+        if len(shape.affinity) == 1:
+            for requirement in shape.affinity[0]:
+                yield Refusal(f"it does not hold that {requirement}", ~_meets(table, requirement))
+        elif shape.affinity:
+            suited = np.logical_or.reduce([_holds(table, term) for term in shape.affinity])
+            yield Refusal(f"none of its {len(shape.affinity)} terms of node affinity holds", ~suited)
 
 
 class TaintToleration:
@@ -50,6 +57,40 @@ class GpuType:
             for name in shape.gpu_types:
                 wanted |= table.gpu_type.equal_to(name)
             yield Refusal(f"GPU type is not {' or '.join(shape.gpu_types)}", ~wanted)
+
+
+def _holds(table: NodeTable, term: NodeTerm) -> Bools:
+    return np.asarray(np.logical_and.reduce([_meets(table, requirement) for requirement in term]))
+
+
+def _meets(table: NodeTable, requirement: NodeRequirement) -> Bools:
+    """Which nodes meet a requirement, by Kubernetes' rules: a label that is absent is not in any list."""
+    labels = table.level("node") if requirement.key == NODE_NAME else table.label(requirement.key)
+    match requirement.operator:
+        case Match.IN:
+            return _carry(labels, requirement.values)
+        case Match.NOT_IN:
+            return ~_carry(labels, requirement.values)
+        case Match.EXISTS:
+            return np.asarray(labels.ids != ABSENT)
+        case Match.DOES_NOT_EXIST:
+            return np.asarray(labels.ids == ABSENT)
+        case Match.ABOVE | Match.BELOW:
+            return _carry(labels, [name for name in labels.names if _compares(name, requirement)])
+
+
+def _carry(labels: Interned, values: Iterable[str]) -> Bools:
+    wanted = [number for number, name in enumerate(labels.names) if name in set(values)]
+    return np.isin(labels.ids, wanted)
+
+
+def _compares(name: str, requirement: NodeRequirement) -> bool:
+    try:
+        found = int(name)
+    except ValueError:
+        return False
+    bound = int(requirement.values[0])
+    return found > bound if requirement.operator is Match.ABOVE else found < bound
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -47,6 +47,27 @@ def _list(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
+_NODES: dict[str, Schema] = {
+    "gpu_type": _WORDS,
+    "node_selector": _TEXTS,
+    # A term is a list of requirements, or a single one; the dialect checks either.
+    "node_affinity": _list({"x-kubernetes-preserve-unknown-fields": True}),
+    "tolerations": _list(
+        _object({"key": _TEXT, "operator": _choice("Equal", "Exists"), "value": _TEXT, "effect": _TEXT})
+    ),
+}
+"""What a placement says of nodes: of a job's and of a role's alike."""
+_PLACEMENT = _object(
+    {
+        "prefer": _choice(*Prefer),
+        "within": _TEXT,
+        "within_required": _FLAG,
+        "apart": _TEXT,
+        "near": _TEXTS,
+        "away": _TEXTS,
+        **_NODES,
+    }
+)
 _RESOURCES: Schema = {"type": "object", "additionalProperties": _NUMBER_OR_TEXT}
 _ROLE = _object(
     {
@@ -61,6 +82,7 @@ _ROLE = _object(
         "restart": _choice(*Restart),
         "retry": _choice(*Retry),
         "port": {"type": "integer", "minimum": 1, "maximum": 65535},
+        "placement": _object(_NODES),
         "pod_template": _ANYTHING,
     },
     **{
@@ -94,21 +116,6 @@ _POLICY = _object(
         "clean": _choice(*Clean),
     }
 )
-_PLACEMENT = _object(
-    {
-        "prefer": _choice(*Prefer),
-        "within": _TEXT,
-        "within_required": _FLAG,
-        "apart": _TEXT,
-        "near": _TEXTS,
-        "away": _TEXTS,
-        "gpu_type": _WORDS,
-        "node_selector": _TEXTS,
-        "tolerations": _list(
-            _object({"key": _TEXT, "operator": _choice("Equal", "Exists"), "value": _TEXT, "effect": _TEXT})
-        ),
-    }
-)
 _JOB_SPEC = _object(
     {
         "queue": {**_NAME, "default": DEFAULT_QUEUE},
@@ -116,6 +123,7 @@ _JOB_SPEC = _object(
         "origin": _TEXT,
         "manifest": _ANYTHING,
         "framework": _choice(*Framework),
+        "processes": _QUANTITY,
         "image": _TEXT,
         "code": _TEXT,
         "env": _TEXTS,

@@ -127,7 +127,7 @@ def _own_fields(kind: Kind) -> dict[str, Schema]:
             return {"elasticPolicy": _elastic(PADDLE_FIELDS)}
         case Framework.MPI:
             return {
-                "slotsPerWorker": _COUNT,
+                "slotsPerWorker": {**_NUMBER, "minimum": 1},
                 "cleanPodPolicy": _choice(*CleanPods),
                 "mainContainer": _TEXT,
                 "runLauncherAsWorker": _FLAG,

@@ -1,0 +1,125 @@
+"""Where replicas may and should run: conditions on nodes, and how the replicas of a gang lie to one another."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gangline.errors import InvalidInputError
+
+NODE_NAME = "metadata.name"
+"""As the key of a requirement: the node's own name instead of one of its labels."""
+
+
+class Prefer(StrEnum):
+    """How replicas are laid over nodes when several layouts fit."""
+
+    PACK = "pack"
+    SPREAD = "spread"
+
+
+class Match(StrEnum):
+    """How a node's label is compared, in Kubernetes' words; a label that is not there is never in, above or below."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    ABOVE = "Gt"
+    BELOW = "Lt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """Lets replicas onto nodes with a matching taint. An empty key matches all; an empty effect matches all."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRequirement:
+    """One condition on a node's label. ``Gt`` and ``Lt`` compare whole numbers."""
+
+    key: str
+    operator: Match = Match.IN
+    values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        match self.operator:
+            case Match.IN | Match.NOT_IN:
+                fits, expected = bool(self.values), "at least one value"
+            case Match.EXISTS | Match.DOES_NOT_EXIST:
+                fits, expected = not self.values, "no values"
+            case Match.ABOVE | Match.BELOW:
+                fits, expected = len(self.values) == 1 and _is_whole(self.values[0]), "one whole number"
+        if not fits:
+            problem = f"{self.operator} does not take {list(self.values)}"
+            raise InvalidInputError(problem, field="node_affinity.values", expected=expected)
+
+    def __str__(self) -> str:
+        values = f" {', '.join(self.values)}" if self.values else ""
+        return f"{self.key} {self.operator}{values}"
+
+
+NodeTerm = tuple[NodeRequirement, ...]
+"""Conditions that must all hold of one node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRule:
+    """Which nodes replicas may use.
+
+    ``gpu_types`` is in order of preference; empty means any. Every label of ``node_selector`` must be there, and one
+    of the terms of ``node_affinity`` must hold, if there are any.
+    """
+
+    gpu_types: tuple[str, ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_affinity: tuple[NodeTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not all(self.node_affinity):
+            raise InvalidInputError(
+                "a term without requirements holds of no node", field="node_affinity", expected="a requirement in each"
+            )
+
+    def narrowed(self, own: "NodeRule") -> "NodeRule":
+        """Return what holds for a role with a rule of its own: both, and the role's word where they contradict."""
+        return NodeRule(
+            gpu_types=own.gpu_types or self.gpu_types,
+            node_selector={**self.node_selector, **own.node_selector},
+            node_affinity=_both(self.node_affinity, own.node_affinity),
+            tolerations=(*self.tolerations, *own.tolerations),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRule(NodeRule):
+    """Where a gang may and should run: which nodes its replicas may use, and how they lie to one another.
+
+    ``within`` keeps the gang inside one domain of that topology level; ``within_required`` says whether
+    that is a condition or a preference. ``apart`` lets no two replicas of a role share a domain of that level.
+    ``near`` and ``away`` are labels of other jobs: replicas go only to nodes that run a job with all of these, or
+    never to such nodes.
+    """
+
+    prefer: Prefer | None = None
+    within: str | None = None
+    within_required: bool = True
+    apart: str | None = None
+    near: Mapping[str, str] = field(default_factory=dict)
+    away: Mapping[str, str] = field(default_factory=dict)
+
+
+def _both(one: tuple[NodeTerm, ...], other: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
+    """Return the terms of which one holds exactly where one of each does."""
+    if not one or not other:
+        return one or other
+    return tuple((*first, *second) for first in one for second in other)
+
+
+def _is_whole(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and text.isascii()
