@@ -1,11 +1,13 @@
 """What is checked before anything is put into a cluster."""
 
 import json
+from typing import Any
 
 import pytest
 
-from gangline.compose.installing import ClusterInstallation, Kubeflow, checked_version
+from gangline.compose.installing import ClusterInstallation, Kubeflow, checked_version, count_contents
 from gangline.errors import GanglineError
+from gangline.kube import GenericObject, NotFoundError, ObjectList, Resource
 
 
 class Server:
@@ -38,3 +40,37 @@ def test_kubeflows_kinds_are_defined_only_when_asked_for(kubeflow: Kubeflow, wan
     names = {body["metadata"]["name"] for body in objects if body["kind"] == "CustomResourceDefinition"}
     assert ("tfjobs.kubeflow.org" in names) is want
     assert {"jobs.gangline.dev", "queues.gangline.dev", "sweeps.gangline.dev"} <= names
+
+
+class Contained:
+    """A cluster with so many objects of each kind; a kind that is not named is not defined."""
+
+    def __init__(self, *, ours: bool, **counts: int) -> None:
+        self._counts = counts
+        self._categories = ["gangline"] if ours else []
+
+    async def list(self, resource: Resource[Any]) -> ObjectList[Any]:
+        if resource.plural not in self._counts:
+            raise NotFoundError(f"no {resource.plural}", status=404)
+        return ObjectList(items=[GenericObject()] * self._counts[resource.plural])
+
+    async def get(self, _: Resource[Any], name: str) -> GenericObject:
+        if name.partition(".")[0] not in self._counts:
+            raise NotFoundError(f"no {name}", status=404)
+        return GenericObject(spec={"names": {"categories": self._categories}})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "want"),
+    [
+        pytest.param(Contained(ours=True), "0 jobs", id="nothing is installed"),
+        pytest.param(Contained(ours=True, jobs=1, sweeps=0), "1 job", id="a job"),
+        pytest.param(Contained(ours=True, jobs=2, sweeps=1), "2 jobs and 1 sweep", id="jobs and a sweep"),
+        pytest.param(
+            Contained(ours=True, jobs=2, tfjobs=3, mpijobs=1, sweeps=2), "6 jobs and 2 sweeps", id="jobs of Kubeflow"
+        ),
+        pytest.param(Contained(ours=False, jobs=2, tfjobs=3), "2 jobs", id="jobs of Kubeflow's own operator"),
+    ],
+)
+async def test_what_an_uninstallation_deletes_is_counted(cluster: Contained, want: str) -> None:
+    assert str(await count_contents(cluster)) == want  # type: ignore[arg-type]  # the fake

@@ -2,8 +2,9 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from gangline.engines.interface import NodesChanged
 from gangline.errors import NotFoundError, StorageError
 from gangline.lifecycle import advance
 from gangline.lifecycle import events as e
-from gangline.model import Job, JobId, Metric, Node, Phase, Policy, ReplicaId, RoleName, Timestamp
+from gangline.model import Job, JobId, Metric, Node, Phase, PlacementRule, Policy, ReplicaId, RoleName, Timestamp
 from gangline.storage.interface import JobQuery
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import START, FakeClock, make_job, make_node, make_role
@@ -270,7 +271,7 @@ async def test_the_loop_sleeps_until_news_arrives() -> None:
         await world.store.create(make_job())
         watcher = world.controller.watch()
         world.controller.changed(JobId("job-1"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while (await world.job()).phase is not Phase.STARTING:
                 await anext(watcher)
             job = await world.job()
@@ -304,6 +305,23 @@ async def test_nodes_that_change_while_they_are_read_are_read_again() -> None:
     assert (await world.job()).phase is Phase.STARTING
 
 
+class ConfiningEngine(ScriptedEngine):
+    """Keeps every job to its last node."""
+
+    async def confine(self, jobs: Collection[Job]) -> Collection[Job]:
+        last = PlacementRule(node_selector={"name": self.machines[-1].name})
+        return [replace(job, spec=replace(job.spec, placement=last)) for job in jobs]
+
+
+async def test_a_job_is_placed_where_its_engine_keeps_it_and_its_record_does_not_say_so() -> None:
+    names = ("node-0", "node-1", "node-2")
+    world = World(engine=ConfiningEngine([make_node(name, labels={"name": name}) for name in names]))
+    await world.submit(make_job())
+    job = await world.job()
+    assert {status.node for status in job.replicas} == {"node-2"}
+    assert job.spec.placement.node_selector == {}
+
+
 async def test_one_job_that_cannot_be_handled_does_not_stop_the_others() -> None:
     world = World()
     await world.store.create(make_job())
@@ -313,7 +331,7 @@ async def test_one_job_that_cannot_be_handled_does_not_stop_the_others() -> None
     world.controller.hear(poison)
     world.controller.changed(JobId("job-2"))
     async with running(world):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             watcher = world.controller.watch()
             while (await world.job("job-2")).phase is not Phase.STARTING:
                 await anext(watcher)

@@ -170,7 +170,7 @@ class RefusingStore(MemoryStore):
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await condition():  # noqa: ASYNC110  # the pause lets the driver's own task run and waits for nothing
             await asyncio.sleep(0)
 

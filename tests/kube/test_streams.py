@@ -87,7 +87,7 @@ async def _echo(request: web.Request) -> web.StreamResponse:
 
 async def test_forwarded_connections_are_carried_both_ways(script: ScriptedServer, client: KubeClient) -> None:
     script.handle("GET", FORWARD, _echo)
-    async with asyncio.timeout(10), client.port_forward("p", 8080) as port:
+    async with asyncio.timeout(60), client.port_forward("p", 8080) as port:
         for text in (b"hello", b"again"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(text)
@@ -102,7 +102,7 @@ async def test_refused_forwarding_closes_the_connection(
     script: ScriptedServer, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     script.refuse("GET", FORWARD, status=404, reason="NotFound")
-    async with asyncio.timeout(10), client.port_forward("p", 8080) as port:
+    async with asyncio.timeout(60), client.port_forward("p", 8080) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert await reader.read() == b""
         writer.close()
@@ -112,7 +112,7 @@ async def test_refused_forwarding_closes_the_connection(
 
 async def test_leaving_the_context_ends_open_connections(script: ScriptedServer, client: KubeClient) -> None:
     script.handle("GET", FORWARD, _echo)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async with client.port_forward("p", 8080) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"x")

@@ -29,7 +29,7 @@ def told(change: object) -> str:
 
 async def take(client: KubeClient, count: int) -> list[str]:
     seen: list[str] = []
-    async with asyncio.timeout(10), aclosing(client.reflect(PODS)) as changes:
+    async with asyncio.timeout(60), aclosing(client.reflect(PODS)) as changes:
         async for change in changes:
             seen.append(told(change))
             if len(seen) == count:

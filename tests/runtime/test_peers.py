@@ -9,7 +9,7 @@ from gangline.runtime.peers import split_address
 
 def test_it_returns_when_all_peers_listen() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        rendezvous(timeout=5, peers=[f"127.0.0.1:{listener.getsockname()[1]}"])
+        rendezvous(timeout=60, peers=[f"127.0.0.1:{listener.getsockname()[1]}"])
 
 
 def test_it_waits_for_a_peer_that_comes_later() -> None:
@@ -18,7 +18,7 @@ def test_it_waits_for_a_peer_that_comes_later() -> None:
     starter = threading.Timer(0.2, late.listen)
     starter.start()
     with late:
-        rendezvous(timeout=10, peers=[f"127.0.0.1:{late.getsockname()[1]}"])
+        rendezvous(timeout=60, peers=[f"127.0.0.1:{late.getsockname()[1]}"])
         starter.join()
 
 

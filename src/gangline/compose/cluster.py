@@ -18,12 +18,13 @@ from gangline.compose.clock import SystemClock
 from gangline.compose.contexts import refusal_of
 from gangline.compose.explaining import tell_why_jobs_wait
 from gangline.compose.health import Meter, MeteredController, make_health_app
+from gangline.compose.leader_store import LeaderStore
 from gangline.controller import SweepDriver
 from gangline.engines.kubernetes import KubernetesEngine, Leadership
 from gangline.errors import GanglineError
 from gangline.kube import ClusterAccess, KubeClient, KubeError
 from gangline.scheduling import Policies, policies_from
-from gangline.storage.kubernetes import QUEUES, KubernetesStore
+from gangline.storage.kubernetes import QUEUES
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class ClusterService:
 async def _govern(client: KubeClient, meter: Meter, image: str | None, policies: Policies) -> None:
     """Drive every job of the cluster, for one term of office."""
     clock = SystemClock()
-    store = KubernetesStore(client)
+    store = LeaderStore(client)
     engine = KubernetesEngine(client, clock=clock, owners=store, image=image, mover_image=image)
     controller = MeteredController(meter, store=store, engine=engine, clock=clock, policies=policies)
     sweeps = SweepDriver(store=store, link=controller, clock=clock)
@@ -89,7 +90,7 @@ async def _govern(client: KubeClient, meter: Meter, image: str | None, policies:
             tasks.create_task(store.follow_sweeps(sweeps.changed), name="follow sweeps")
             tasks.create_task(sweeps.run(), name="sweeps")
             tasks.create_task(tell_why_jobs_wait(store, controller), name="explanations")
-            tasks.create_task(engine.place_foreign_pods(controller.explanation), name="pods of others")
+            tasks.create_task(engine.place_foreign_pods(controller, store), name="pods of others")
     finally:
         meter.jobs = dict
         await engine.close()

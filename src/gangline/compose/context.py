@@ -21,7 +21,7 @@ from gangline.compose.sockets import listen
 from gangline.engines.kubernetes.observer import KubernetesObserver
 from gangline.errors import GanglineError, StorageError
 from gangline.kube import ForbiddenError, KubeClient, KubeError
-from gangline.model import GangId, Job, JobId
+from gangline.model import Job, JobId
 from gangline.operations import Caller, Desk, Reason
 from gangline.storage.kubernetes import KubernetesStore
 
@@ -55,7 +55,7 @@ class ContextService:
                 namespace=self._namespace,
                 owners=store,
                 code_directory=self._code_directory,
-                living=store.living,
+                holding=store.holding,
                 refusal=lambda error: refusal_of(error, context=self._context),
             )
             link = RecordLink(store)
@@ -117,9 +117,9 @@ class TenantStore(KubernetesStore):
         for job in jobs:
             yield job
 
-    async def living(self) -> Collection[GangId]:
-        """Return the attempts that hold machines."""
-        return {job.gang_id async for job in self.unfinished() if job.holding}
+    async def holding(self) -> Collection[Job]:
+        """Return the jobs that hold machines."""
+        return [job async for job in self.unfinished() if job.holding]
 
 
 class RecordLink:

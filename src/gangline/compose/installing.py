@@ -20,8 +20,16 @@ from gangline.engines.kubernetes import (
     wait_until_available,
 )
 from gangline.errors import GanglineError, PermissionDeniedError
-from gangline.kube import CUSTOM_RESOURCE_DEFINITIONS, ForbiddenError, KubeClient, KubeError, NotFoundError
-from gangline.storage.kubernetes import DEFINITIONS, JOBS, kubeflow_definitions
+from gangline.kube import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    ForbiddenError,
+    GenericObject,
+    KubeClient,
+    KubeError,
+    NotFoundError,
+    Resource,
+)
+from gangline.storage.kubernetes import DEFINITIONS, JOBS, SWEEPS, kubeflow_definitions
 from gangline.storage.kubernetes.kubeflow_definitions import CATEGORY
 
 DEFAULT_IMAGE = f"gangline:{__version__}"
@@ -88,13 +96,11 @@ class ClusterInstallation:
             except KubeError as error:
                 raise refusal_of(error, context=self.context) from error
 
-    async def jobs(self) -> int:
-        """Count the jobs that an uninstallation would delete."""
+    async def contents(self) -> "Contents":
+        """Count what an uninstallation would delete besides Gangline itself."""
         async with client_of(access_of(self.context)) as client:
             try:
-                return len((await client.list(JOBS)).items or ())
-            except NotFoundError:
-                return 0
+                return await count_contents(client)
             except KubeError as error:
                 raise refusal_of(error, context=self.context) from error
 
@@ -116,6 +122,41 @@ class ClusterInstallation:
                 "installing needs an administrator of the cluster (ClusterRole cluster-admin); nothing was changed: "
                 f"{error.message}"
             ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What people have put into an installation: jobs of every kind that is ours, and sweeps."""
+
+    jobs: int
+    sweeps: int
+
+    def __str__(self) -> str:
+        jobs = f"{self.jobs} {'job' if self.jobs == 1 else 'jobs'}"
+        return f"{jobs} and {self.sweeps} {'sweep' if self.sweeps == 1 else 'sweeps'}" if self.sweeps else jobs
+
+
+async def count_contents(client: KubeClient) -> Contents:
+    """Count the jobs and sweeps of a cluster; kinds of Kubeflow that are not ours stay, and so do their jobs."""
+    kinds = [JOBS]
+    if await _runs_kubeflow(client):
+        kinds += [_resource_of(definition) for definition in kubeflow_definitions()]
+    counts = [await _count(client, kind) for kind in kinds]
+    return Contents(jobs=sum(counts), sweeps=await _count(client, SWEEPS))
+
+
+async def _count(client: KubeClient, resource: Resource[GenericObject]) -> int:
+    try:
+        return len((await client.list(resource)).items or ())
+    except NotFoundError:
+        return 0  # the kind is not defined
+
+
+def _resource_of(definition: dict[str, Any]) -> Resource[GenericObject]:
+    spec = definition["spec"]
+    stored = next(version["name"] for version in spec["versions"] if version["storage"])
+    names = spec["names"]
+    return Resource(group=spec["group"], version=stored, plural=names["plural"], kind=names["kind"], type=GenericObject)
 
 
 async def _runs_kubeflow(client: KubeClient) -> bool:

@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from typing import NewType
 
 from gangline.controller.agenda import Agenda, due_events
 from gangline.controller.feed import ChangeFeed
 from gangline.controller.lanes import Lanes
-from gangline.engines.interface import Engine, EngineEvent, NodesChanged
+from gangline.engines.interface import Confining, Engine, EngineEvent, NodesChanged
 from gangline.errors import InvalidTransitionError, NotFoundError, StaleVersionError, StorageError
 from gangline.lifecycle import Event, FinishGang, ForgetJob, Instruction, RunGang, StopGang, advance, standing
 from gangline.lifecycle.events import CheckpointSaved, GangEvicted, GangGrown, GangPlaced, GangShrunk
@@ -313,7 +313,9 @@ class Controller:
             # Otherwise news came in meanwhile, perhaps of just these: the next cycle reads them again.
             self._nodes, self._queues = nodes, queues
         now = self._clock.now()
-        jobs = self._candidates.values()
+        jobs: Collection[Job] = self._candidates.values()
+        if isinstance(self._engine, Confining):
+            jobs = await self._engine.confine(tuple(jobs))
         snapshot = take_snapshot(nodes=nodes, jobs=jobs, queues=queues, now=now, memory=self._memory)
         decision = decide(snapshot, self._policies)
         self._memory = decision.memory

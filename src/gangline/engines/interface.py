@@ -5,13 +5,26 @@ keyed by the gang's id (job and attempt), because a controller that restarts giv
 ``gangline.testing.engine_suite`` is the proof that an engine keeps this contract.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from gangline.lifecycle.events import GangEvent
-from gangline.model import Clean, Gang, GangId, JobId, Metric, Node, NodeName, ReplicaId, Resources, RoleName, Timestamp
+from gangline.model import (
+    Clean,
+    Gang,
+    GangId,
+    Job,
+    JobId,
+    Metric,
+    Node,
+    NodeName,
+    ReplicaId,
+    Resources,
+    RoleName,
+    Timestamp,
+)
 
 
 class Stream(StrEnum):
@@ -131,6 +144,18 @@ class Engine(Protocol):
 
     async def forget(self, job_id: JobId) -> None:
         """Remove everything the job left: logs, directories, objects. Called only when nothing of it runs."""
+        ...
+
+
+@runtime_checkable
+class Confining(Protocol):
+    """An engine on which what a job uses may keep it to certain nodes though its spec does not say so: volumes."""
+
+    async def confine(self, jobs: Collection[Job]) -> Collection[Job]:
+        """Return the same jobs in the same order, with the nodes that each is kept to in its spec.
+
+        Called before a scheduling cycle, which is all that the answer is for: it is never saved.
+        """
         ...
 
 

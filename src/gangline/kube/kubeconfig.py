@@ -28,6 +28,8 @@ from gangline.kube.errors import CredentialError, KubeconfigError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EMPTY: Mapping[str, Any] = {}
+_YamlLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Ten times as fast where PyYAML was built with it: every command reads a kubeconfig, and certificates are long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ class Kubeconfig:
 
     def _add(self, path: Path) -> None:
         try:
-            document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+            document = yaml.load(path.read_text(encoding="utf-8"), _YamlLoader) or {}
         except (OSError, UnicodeError, yaml.YAMLError) as error:
             raise KubeconfigError(f"{path} cannot be read: {error}") from error
         if not isinstance(document, dict):

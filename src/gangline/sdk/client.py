@@ -124,7 +124,10 @@ class Client:
         return wire.job(self._exchange.call("POST", ("tenants", spec.tenant, "jobs"), query, body))
 
     def put_object(self, document: str) -> None:
-        """Keep a ConfigMap or a Secret, given as JSON, for jobs of this tenant that refer to it."""
+        """Keep a ConfigMap or a Secret, given as JSON, for jobs of this tenant that refer to it.
+
+        On a cluster it becomes an object of the tenant's namespace; one that somebody else made is never changed.
+        """
         self._exchange.call("PUT", ("tenants", self.tenant, "objects"), body=document.encode())
 
     def send_code(self, directory: Path) -> str:

@@ -35,7 +35,7 @@ class Program(StrEnum):
     FAIL = "exit 3"
     SPEAK = "echo one; echo two >&2; echo three"
     """Writes three lines, the second to standard error, and exits with 0."""
-    SERVE = "echo serving $GANGLINE_INCARNATION; exec sleep 1000"
+    SERVE = "echo serving $GANGLINE_INCARNATION; trap 'exit 143' TERM; sleep 1000 & wait"
     """Says which incarnation it is, runs until it is stopped, and ends at once when asked to."""
     IGNORE_STOP = "trap '' TERM; echo deaf; while true; do sleep 0.05; done"
     """Runs on when asked to stop."""

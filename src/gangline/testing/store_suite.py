@@ -17,16 +17,21 @@ from gangline.model import (
     Framework,
     Job,
     JobId,
+    Match,
     Metric,
+    NodeRequirement,
+    NodeRule,
     Phase,
     PhaseEntry,
     PlacementRule,
     Policy,
     Prefer,
+    Processes,
     Queue,
     QueueName,
     ReplicaId,
     Resources,
+    Retry,
     RoleName,
     Tenant,
     Timestamp,
@@ -392,8 +397,24 @@ class StoreSuite:
 
 def make_rich_job() -> Job:
     """Return a job with something in every field."""
+    near = NodeRule(
+        node_selector={"pool": "a"},
+        node_affinity=(
+            (
+                NodeRequirement(key="zone", values=("a", "b")),
+                NodeRequirement(key="cores", operator=Match.ABOVE, values=("8",)),
+            ),
+        ),
+        tolerations=(Toleration(key="spot", operator="Exists"),),
+    )
     roles = (
-        make_role("chief", env={"GREETING": "h\u00e9llo \0 \N{DOG}"}, resources=Resources(extended={"a/b": 1})),
+        make_role(
+            "chief",
+            retry=Retry.ALWAYS,
+            placement=near,
+            env={"GREETING": "h\u00e9llo \0 \N{DOG}"},
+            resources=Resources(extended={"a/b": 1}),
+        ),
         make_role(replicas=2, minimum=1, maximum=4, command=("python", "train.py"), pod_template_json='{"a": 1}'),
     )
     spec = make_spec(
@@ -401,7 +422,8 @@ def make_rich_job() -> Job:
         roles=roles,
         tenant=Tenant("red"),
         labels={"team": "vision"},
-        framework=Framework.TENSORFLOW,
+        framework=Framework.PYTORCH,
+        processes=Processes.GPU,
         inputs=(DataMove("s3://bucket/data", "$DATA_DIR"),),
         policy=Policy(deadline_seconds=7200, ttl_seconds=0.5),
         placement=PlacementRule(prefer=Prefer.SPREAD, gpu_types=("h200",), tolerations=(Toleration(key="gpu"),)),

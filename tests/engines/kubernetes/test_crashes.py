@@ -35,7 +35,7 @@ class Life:
         """Work until the record looks as the condition says (True) or the controller is killed (False)."""
         running = asyncio.create_task(self.controller.run())
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while not condition(await self.job()):
                     if self.cluster.dead:
                         return False

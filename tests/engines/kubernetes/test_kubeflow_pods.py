@@ -92,6 +92,18 @@ def test_every_replica_has_a_headless_service_of_its_own() -> None:
     }
 
 
+def test_an_mpijob_has_a_service_for_all_and_one_named_as_its_launchers_host() -> None:
+    job = gang_of(mpijob("v2beta1"))
+    everybody, launcher = kubeflow_services(job, job.gang.replicas)
+    (pod, *_) = (
+        kubeflow_mpi.completed(job, ReplicaId.parse("launcher-0"), pod) for pod in kubeflow_pods(job, job.gang.replicas)
+    )
+    assert (everybody["metadata"]["name"], launcher["metadata"]["name"]) == ("pi", pod["spec"]["hostname"])
+    labels = [each["metadata"]["labels"] for each in kubeflow_pods(job, job.gang.replicas)]
+    for service, want in ((everybody, 3), (launcher, 1)):
+        assert sum(service["spec"]["selector"].items() <= each.items() for each in labels) == want
+
+
 def test_an_mpijob_of_the_second_version_logs_in_by_ssh() -> None:
     job = gang_of(mpijob("v2beta1"))
     launcher, worker, _ = (

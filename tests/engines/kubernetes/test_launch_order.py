@@ -22,6 +22,7 @@ from gangline.model import (
     Policy,
     ReplicaId,
     Restart,
+    Retry,
     RoleSpec,
 )
 from gangline.testing.builders import FakeClock, make_role, make_spec
@@ -137,6 +138,7 @@ async def test_a_launcher_is_created_when_every_worker_runs_and_knows_where_all_
     [
         pytest.param(native(make_role("worker", image="mpi", replicas=2, minimum=1)), id="elastic"),
         pytest.param(native(policy=Policy(restart=Restart.REPLICA)), id="restarted one by one"),
+        pytest.param(native(policy=Policy(retry=Retry.ALWAYS)), id="restarted whenever it ends"),
     ],
 )
 async def test_a_worker_that_may_come_back_elsewhere_is_left_to_dns(
@@ -148,6 +150,18 @@ async def test_a_worker_that_may_come_back_elsewhere_is_left_to_dns(
         cluster.give_address(name)
     await settled()
     assert aliases(cluster) == {}
+
+
+async def test_a_launcher_that_takes_ranks_knows_where_it_is_itself(
+    cluster: FakeCluster, engine: KubernetesEngine
+) -> None:
+    await engine.run(gang_of(mpijob("v2beta1", runLauncherAsWorker=True)))
+    await settled()
+    for name in of_role(cluster, "worker"):
+        cluster.give_address(name)
+    await settled()
+    assert hostfile(cluster)[0] == "mnist-launcher.mnist.default.svc"
+    assert aliases(cluster)["127.0.0.1"] == ["mnist-launcher.mnist.default.svc"]
 
 
 async def test_an_order_that_is_repeated_meanwhile_does_no_harm(cluster: FakeCluster, engine: KubernetesEngine) -> None:

@@ -57,7 +57,7 @@ async def finished(cluster: FakeCluster, engine: KubernetesEngine) -> str:
     report(cluster, other, main=ended(0))
     await settled()
     await engine.finish(replace(GANG, replicas=tuple(replace(replica, started=True) for replica in GANG.replicas)))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while "gangline.dev/outputs" not in cluster.pods()[lead]["metadata"].get("annotations", {}):  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert "gangline.dev/outputs" not in cluster.pods()[other]["metadata"].get("annotations", {})

@@ -45,7 +45,7 @@ def test_a_number_given_to_somebody_else_is_not_signalled(tmp_path: Path, proces
 
 def test_an_unexpected_end_shows_the_log(processes: Processes) -> None:
     record = processes.start("fails", [SHELL, "-c", "echo the disk is full >&2; exit 1"])
-    assert wait_until(lambda: not record.alive, seconds=10)
+    assert wait_until(lambda: not record.alive, seconds=60)
     with pytest.raises(ClusterError, match="fails ended; the end of its log:\nthe disk is full"):
         processes.check_alive()
 

@@ -36,21 +36,22 @@ class Cast:
     def job(self) -> Job:
         return self.client.get(self.name)
 
-    def ask(self, replica: str, path: str = "/", *, attempt: int = 1) -> dict[str, str]:
-        """Send a replica a request, once it listens."""
+    def ask(self, replica: str, path: str = "/", *, attempt: int = 1, start: int = 1) -> dict[str, str]:
+        """Send a replica a request, once it listens; ``start`` counts how often it did so in this attempt."""
         role, _, index = replica.partition("-")
 
         def address() -> str | None:
             lines = self.client.logs(self.name, role=role, index=int(index), attempt=attempt)
-            return next((line.text.rpartition(" ")[2] for line in lines if line.text.startswith("listening")), None)
+            heard = [line.text.rpartition(" ")[2] for line in lines if line.text.startswith("listening")]
+            return heard[start - 1] if len(heard) >= start else None
 
         found = eventually(lambda: self.job.attempt >= attempt and address(), self.story)
         with urllib.request.urlopen(f"http://{found}{path}", timeout=10) as response:
             answer: dict[str, str] = json.loads(response.read())
         return answer
 
-    def tell_to_exit(self, replica: str, code: int, *, attempt: int = 1) -> None:
-        self.ask(replica, f"/exit/{code}", attempt=attempt)
+    def tell_to_exit(self, replica: str, code: int, *, attempt: int = 1, start: int = 1) -> None:
+        self.ask(replica, f"/exit/{code}", attempt=attempt, start=start)
 
     def until(self, condition: Callable[[Job], object]) -> Job:
         eventually(lambda: condition(self.job), self.story)
@@ -94,7 +95,7 @@ Stage = Callable[..., Cast]
 def stage(service: LocalService, request: pytest.FixtureRequest) -> Stage:
     """Submits a job of the given kind; ``roles`` are replica types with their number and restart policy."""
 
-    def submit(kind: str, roles: dict[str, tuple[int, str]], **run_policy: object) -> Cast:
+    def submit(kind: str, roles: dict[str, tuple[int, str]], *, strict: bool = False, **run_policy: object) -> Cast:
         name = f"b{abs(hash(request.node.name)) % 10**10}"
         field = {"TFJob": "tfReplicaSpecs", "PyTorchJob": "pytorchReplicaSpecs", "JAXJob": "jaxReplicaSpecs"}[kind]
         container = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "JAXJob": "jax"}[kind]
@@ -113,14 +114,14 @@ def stage(service: LocalService, request: pytest.FixtureRequest) -> Stage:
             "metadata": {"name": name, "namespace": "default"},
             "spec": {"runPolicy": {"backoffLimit": 1, **run_policy}, field: replicas},
         }
-        (translation,) = read_plain(document)
+        (translation,) = read_plain(document, strict=strict)
         hasty = replace(translation.spec, policy=replace(translation.spec.policy, backoff_seconds=0.05))
         return Cast(service, service.client.submit(hasty))
 
     return submit
 
 
-RETRIED = [("OnFailure", 1), ("OnFailure", 130), ("ExitCode", 130), ("ExitCode", 143), ("Always", 3)]
+RETRIED = [("OnFailure", 1), ("OnFailure", 130), ("ExitCode", 130), ("ExitCode", 143)]
 FINAL = [("Never", 1), ("Never", 143), ("ExitCode", 1), ("ExitCode", 127)]
 LED = {"TFJob": "Chief", "PyTorchJob": "Master"}
 
@@ -149,6 +150,67 @@ def test_a_failure_that_is_final_ends_the_job_and_frees_what_survives(
     cast.tell_to_exit(failing, code)
     job = cast.until(lambda job: job.finished and not job.holding)
     assert (job.phase, job.exit_code, job.attempt) == (Phase.FAILED, code, 1)
+
+
+@pytest.mark.parametrize("failing", ["chief-0", "worker-0", "ps-0"])
+@pytest.mark.parametrize("code", [3, 137])
+def test_a_failure_of_a_replica_that_is_always_restarted_restarts_the_gang(
+    stage: Stage, failing: str, code: int
+) -> None:
+    cast = stage("TFJob", {"Chief": (1, "Always"), "Worker": (1, "Always"), "PS": (1, "Always")})
+    cast.tell_to_exit(failing, code)
+    cast.ask("chief-0", attempt=2)
+    assert [entry.phase for entry in cast.job.history].count(Phase.RESTARTING) == 1
+
+
+@pytest.mark.parametrize(("policy", "code"), [("OnFailure", 1), ("ExitCode", 143), ("Always", 3)])
+def test_strict_restarts_the_failed_replica_alone(stage: Stage, policy: str, code: int) -> None:
+    cast = stage("TFJob", {"Chief": (1, "Never"), "Worker": (1, policy)}, strict=True)
+    cast.tell_to_exit("worker-0", code)
+    cast.ask("worker-0", start=2)
+    assert (cast.job.attempt, cast.job.replica_restarts) == (1, 1)
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["default", "strict"])
+@pytest.mark.parametrize(
+    ("kind", "roles", "ending", "deciding"),
+    [
+        pytest.param("TFJob", {"Chief": "Never", "Worker": "Always"}, "worker-0", "chief-0", id="a worker"),
+        pytest.param("TFJob", {"Worker": "Never", "PS": "Always"}, "ps-0", "worker-0", id="a server"),
+        pytest.param("TFJob", {"Chief": "Never", "Evaluator": "Always"}, "evaluator-0", "chief-0", id="an evaluator"),
+        pytest.param("PyTorchJob", {"Master": "Never", "Worker": "Always"}, "worker-0", "master-0", id="of PyTorch"),
+    ],
+)
+def test_a_replica_that_is_always_restarted_comes_back_alone_when_it_ends_with_0(
+    stage: Stage, kind: str, roles: dict[str, str], ending: str, deciding: str, strict: bool
+) -> None:
+    cast = stage(kind, {role: (1, policy) for role, policy in roles.items()}, strict=strict, backoffLimit=2)
+    cast.tell_to_exit(ending, 0)
+    cast.ask(ending, start=2)
+    assert [status.incarnation for status in cast.job.replicas if str(status.id) == deciding] == [0]
+    cast.tell_to_exit(deciding, 0)
+    job = cast.until(lambda job: job.finished)
+    assert (job.phase, job.attempt, job.replica_restarts) == (Phase.COMPLETED, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "roles", "ending"),
+    [
+        pytest.param("TFJob", {"Chief": 1}, "chief-0", id="a chief"),
+        pytest.param("TFJob", {"Worker": 1}, "worker-0", id="the first worker"),
+        pytest.param("JAXJob", {"Worker": 2}, "worker-1", id="one of all workers"),
+    ],
+)
+def test_a_job_whose_deciding_replica_is_always_restarted_ends_by_its_limit(
+    stage: Stage, kind: str, roles: dict[str, int], ending: str
+) -> None:
+    cast = stage(kind, {role: (count, "Always") for role, count in roles.items()}, backoffLimit=1)
+    cast.tell_to_exit(ending, 0)
+    cast.ask(ending, start=2)
+    assert not cast.job.finished
+    cast.tell_to_exit(ending, 0, start=2)
+    job = cast.until(lambda job: job.finished)
+    assert (job.phase, job.reason, job.attempt) == (Phase.FAILED, "RestartLimitReached", 1)
 
 
 def test_a_gang_that_fails_more_often_than_its_limit_fails_for_good(stage: Stage) -> None:

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from gangline.engines.kubernetes import install
+from gangline.compose.leader_store import LeaderStore
+from gangline.engines.kubernetes import install, is_pod_job
 from gangline.kube import (
     CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
@@ -18,12 +19,13 @@ from gangline.kube import (
     Resource,
     load_access,
 )
+from gangline.model import Job
 from gangline.scheduling import DEFAULT_POLICIES
-from gangline.storage.kubernetes import DEFINITIONS, JOBS, KubernetesStore
+from gangline.storage.kubernetes import DEFINITIONS, JOBS
 from gangline.testing.cluster import BUSYBOX
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.conftest import release_jobs
-from tests.integration.kubernetes.world import World, eventually
+from tests.integration.kubernetes.world import OBEDIENT, World, eventually
 
 DEPLOYMENTS = Resource(group="apps", plural="deployments", kind="Deployment", type=GenericObject)
 BATCH_JOBS = Resource(group="batch", plural="jobs", kind="Job", type=GenericObject)
@@ -65,8 +67,16 @@ class ForeignWorld(World):
 
     def _start(self) -> None:
         super()._start()
-        placing = self.engine.place_foreign_pods(self.controller.explanation)
+        assert isinstance(self.store, LeaderStore)
+        placing = self.engine.place_foreign_pods(self.controller, self.store)
         self._tasks.append(asyncio.create_task(placing, name="foreign pods"))
+
+    async def restart(self) -> None:
+        """Begin a new life on what the last one left in the cluster: its memory is gone."""
+        await self.kill()
+        await self.store.close()
+        self.store = LeaderStore(self.client, namespace=self.namespace)
+        self._start()
 
     @property
     def seat(self) -> str:
@@ -81,7 +91,7 @@ class ForeignWorld(World):
             await self.client.patch(NODES, node, patch, subresource="status")
         return list(nodes)
 
-    def pod_spec(self, script: str = "exec sleep 1000", seats: int = 0, **spec: Any) -> dict[str, Any]:
+    def pod_spec(self, script: str = OBEDIENT, seats: int = 0, **spec: Any) -> dict[str, Any]:
         """The spec of a pod that names our scheduler."""
         amounts = {"cpu": "10m", "memory": "16Mi", **({self.seat: str(seats)} if seats else {})}
         container = {
@@ -104,7 +114,7 @@ class ForeignWorld(World):
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         seats: int = 0,
-        script: str = "exec sleep 1000",
+        script: str = OBEDIENT,
         **spec: Any,
     ) -> None:
         """Make a pod as its owner would."""
@@ -139,10 +149,14 @@ class ForeignWorld(World):
             return any(text in message for message in told)
 
         try:
-            await eventually(said, seconds=20)
+            await eventually(said)
         except TimeoutError:
             raise AssertionError(f"{pod} was told {told}") from None
         return next(message for message in told if text in message)
+
+    async def pod_jobs(self) -> list[Job]:
+        """The jobs that stand for single pods, which are known to the controller alone."""
+        return [job async for job in self.store.unfinished() if is_pod_job(job.id)]
 
     async def records(self) -> list[GenericObject]:
         """The job objects that stand for pods."""
@@ -167,13 +181,12 @@ async def foreign_world(
     """Open a Gangline that has the namespace to itself and places the pods in it."""
     async with KubeClient(load_access(path=cluster.kubeconfig)) as client:
         await install(client, DEFINITIONS, print)
-        store = KubernetesStore(client, namespace=namespace)
-        world = kind(client, namespace, store)
+        world = kind(client, namespace, LeaderStore(client, namespace=namespace))
         try:
             yield world
         finally:
             await world.kill()
-            await store.close()
+            await world.store.close()
             await world.take_seats_back()
             await release_jobs(client, namespace)
 

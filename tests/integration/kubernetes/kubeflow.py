@@ -24,7 +24,7 @@ from gangline.storage.interface import Store
 from gangline.testing.cluster import BUSYBOX
 from tests.integration.kubernetes.world import PATIENCE_SECONDS, World, eventually
 
-OBEY = "until [ -e /tmp/exit ]; do sleep 0.1; done; exit $(cat /tmp/exit)"
+OBEY = "trap 'exit 143' TERM; until [ -e /tmp/exit ]; do sleep 0.1; done; exit $(cat /tmp/exit)"
 """What an obedient replica runs: it exits with the code it is told."""
 
 Plain = dict[str, Any]
@@ -118,6 +118,14 @@ class Play:
             return pod is not None and pod.metadata.uid != uid and pod.status.phase == "Running"
 
         await eventually(replaced)
+
+    async def until_running(self, *replicas: str) -> None:
+        """Wait until the pods of these replicas run and no others: a kubelet tells a pod's phase after its end."""
+
+        async def as_wanted() -> bool:
+            return {name for name, pod in (await self.pods()).items() if pod.status.phase == "Running"} == set(replicas)
+
+        await eventually(as_wanted)
 
     async def job(self) -> Job:
         """The job as Gangline's own store has it."""

@@ -60,6 +60,10 @@ async def test_a_worker_out_of_memory_says_so(world: World) -> None:
 
 async def test_a_controller_killed_at_any_moment_of_a_launch_neither_loses_nor_doubles_it(world: World) -> None:
     """A sample of moments on the real cluster; every interleaving is walked on the scripted one."""
+    with timed("a start of the same gang that nothing disturbs, to compare with"):
+        job_id = await world.submit(shell(SERVE, replicas=4), name="undisturbed")
+        await world.phase(job_id, Phase.PROCESSING)
+    await world.delete(job_id)
     for number, pause in enumerate((0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.4)):
         job_id = await world.submit(shell(SERVE, replicas=4), name=f"job-{number}")
         await asyncio.sleep(pause)
@@ -79,8 +83,10 @@ async def test_the_api_server_may_go_and_come_back(world: World, kubernetes_clus
     victim = (await world.pods())[0]
     await asyncio.to_thread(machines.restart, "kube-apiserver", signal.SIGKILL)
     await asyncio.to_thread(machines.wait_ready)
-    with timed("API server back, until a pod deleted afterwards is answered"):
-        await _delete_insistently(world, victim.metadata.name)
+    with timed("API server back, until the gang runs again after a pod was deleted"):
+        with timed("API server back, until the deletion of a pod is answered"):
+            await _delete_insistently(world, victim.metadata.name)
+            await world.until(job_id, lambda job: job.phase is not Phase.PROCESSING or job.attempt == 2)
         await world.until(job_id, lambda job: job.attempt == 2 and job.phase is Phase.PROCESSING)
 
 

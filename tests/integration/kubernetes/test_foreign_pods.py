@@ -83,10 +83,11 @@ async def test_a_deployment_is_bound_and_scales(world: ForeignWorld) -> None:
 
     await eventually(replaced)
 
-    async def one_record_each() -> bool:
-        return len([item for item in await world.records() if item.status.get("phase") == "PROCESSING"]) == 3
+    async def one_job_each() -> bool:
+        return [job.phase for job in await world.pod_jobs()] == [Phase.PROCESSING] * 3
 
-    await eventually(one_record_each)
+    await eventually(one_job_each)
+    assert await world.records() == []
 
 
 async def test_a_batch_job_completes_and_keeps_its_pods(world: ForeignWorld) -> None:
@@ -96,20 +97,20 @@ async def test_a_batch_job_completes_and_keeps_its_pods(world: ForeignWorld) -> 
 
     async def complete() -> bool:
         found = await world.client.get(BATCH_JOBS, "sum", namespace=world.namespace)
-        phases = [item.status.get("phase") for item in await world.records()]
-        return found.status.get("succeeded") == 2 and phases == ["COMPLETED", "COMPLETED"]
+        return found.status.get("succeeded") == 2 and not await world.pod_jobs()
 
     await eventually(complete)
     assert [pod.status.phase for pod in await world.pods()] == ["Succeeded", "Succeeded"]
 
 
-async def test_a_failed_pod_fails_only_its_own_record(world: ForeignWorld) -> None:
+async def test_a_failed_pod_fails_alone_and_frees_its_place(world: ForeignWorld) -> None:
     await world.make_pod("good")
     await world.make_pod("bad", script="exit 3", restartPolicy="Never")
 
     async def told() -> bool:
-        phases = {item.metadata.name.rsplit("-", 1)[0]: item.status.get("phase") for item in await world.records()}
-        return phases == {"good": "PROCESSING", "bad": "FAILED"}
+        phases = {pod.metadata.name: pod.status.phase for pod in await world.pods()}
+        jobs = [(job.name.rsplit("-", 1)[0], job.phase) for job in await world.pod_jobs()]
+        return phases == {"good": "Running", "bad": "Failed"} and jobs == [("good", Phase.PROCESSING)]
 
     await eventually(told)
     assert {pod.metadata.name for pod in await world.pods()} == {"good", "bad"}
@@ -230,6 +231,28 @@ async def test_higher_priority_evicts_a_foreign_pod_and_its_record_goes_with_it(
     async def gone() -> bool:
         pods = [pod.metadata.name for pod in await world.pods()]
         return "low" not in pods and len(await world.records()) == 1
+
+    await eventually(gone)
+
+
+async def test_a_pod_that_an_earlier_life_bound_keeps_its_place_and_may_be_evicted(world: ForeignWorld) -> None:
+    (node,) = await world.offer_seats(1)
+    await world.make_pod("low", seats=1, script="trap 'exit 0' TERM; sleep 1000 & wait")
+    await world.until_bound(1)
+    await world.restart()
+
+    async def known_again() -> bool:
+        return [job.phase for job in await world.pod_jobs()] == [Phase.PROCESSING]
+
+    await eventually(known_again)
+    assert (await world.bound(), await world.records()) == ({"low": node}, [])
+    counted = {each.name: each.foreign.amounts().get(world.seat, 0) for each in await world.engine.nodes()}
+    assert counted[node] == 0, "it is ours to count, and not also somebody else's"
+    ours = await world.submit(shell(SERVE, resources=one_seat(world)), name="urgent", priority=100)
+    await world.phase(ours, Phase.PROCESSING)
+
+    async def gone() -> bool:
+        return not await world.pod_jobs() and "low" not in [pod.metadata.name for pod in await world.pods()]
 
     await eventually(gone)
 

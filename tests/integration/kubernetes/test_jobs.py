@@ -5,7 +5,7 @@ from collections import Counter
 from gangline.engines.interface import LogQuery
 from gangline.kube import CONFIG_MAPS, SERVICES
 from gangline.lifecycle.events import DeleteRequested, HaltRequested
-from gangline.model import Phase, PlacementRule, Prefer, Resources, RoleSpec
+from gangline.model import NodeRequirement, NodeRule, Phase, PlacementRule, Prefer, Resources, Retry, RoleSpec
 from gangline.testing.builders import make_role
 from tests.integration.kubernetes.subject import SMALL
 from tests.integration.kubernetes.world import SERVE, World, shell
@@ -53,6 +53,22 @@ async def test_replicas_reach_each_other_by_name(world: World, kubernetes_python
     await world.phase(job_id, Phase.COMPLETED)
     lines = [line.text async for line in world.engine.logs(LogQuery(job_id=job_id))]
     assert any(line.startswith("ps-0.") and line.endswith(" hello") for line in lines), lines
+
+
+async def test_a_server_that_ends_is_started_again_until_the_others_are_done(world: World) -> None:
+    job_id = await world.submit(shell(SERVE, "chief"), shell("exit 0", "ps", retry=Retry.ALWAYS))
+    job = await world.until(job_id, lambda job: job.replica_restarts >= 2)
+    assert (job.phase, job.attempt) == (Phase.PROCESSING, 1)
+    assert [status.incarnation for status in job.replicas if status.id.role == "chief"] == [0]
+
+
+async def test_a_role_goes_where_its_own_rule_says(world: World) -> None:
+    chosen = max(node.name for node in await world.engine.nodes() if node.ready and not node.taints)
+    own = NodeRule(node_affinity=((NodeRequirement(key="metadata.name", values=(chosen,)),),))
+    roles = shell(SERVE, "chief"), shell(SERVE, "worker", replicas=2, placement=own)
+    everywhere = PlacementRule(prefer=Prefer.SPREAD)
+    job = await world.phase(await world.submit(*roles, placement=everywhere), Phase.PROCESSING)
+    assert {status.node for status in job.replicas if status.id.role == "worker"} == {chosen}
 
 
 async def test_halting_frees_everything(world: World) -> None:

@@ -6,14 +6,15 @@ import json
 import pytest
 
 from gangline.dialects import read_plain
-from gangline.kube import NotFoundError
+from gangline.engines.kubernetes.capacity import is_ready
+from gangline.kube import NODES, NotFoundError
 from gangline.lifecycle import new_job
 from gangline.lifecycle.events import HaltRequested, ResumeRequested
 from gangline.model import JobId, Phase
 from tests.integration.kubernetes.kubeflow import RESOURCES, Play, conditions, job_object, replica, state
-from tests.integration.kubernetes.world import World, eventually
+from tests.integration.kubernetes.world import OBEDIENT, World, eventually
 
-SERVE = "exec sleep 1000"
+SERVE = OBEDIENT
 LABELS = "training.kubeflow.org"
 
 
@@ -45,9 +46,8 @@ async def test_a_tfjob_has_upstreams_pods_services_labels_status_and_events(kube
     ended = await play.done("Succeeded")
     assert list(conditions(ended).items()) == [("Created", "True"), ("Running", "False"), ("Succeeded", "True")]
     assert ended.status["startTime"] <= ended.status["completionTime"]
-    phases = {name: pod.status.phase for name, pod in (await play.pods()).items()}
-    assert phases.keys() == names, "pods are kept to be looked at"
-    assert "Running" not in phases.values(), "and hold no machine"
+    assert (await play.pods()).keys() == names, "pods are kept to be looked at"
+    await play.until_running()
     wanted = {"SuccessfulCreatePod", "SuccessfulCreateService", "TFJobRunning", "TFJobSucceeded"}
 
     async def announced() -> bool:
@@ -141,7 +141,22 @@ async def test_replicas_are_told_what_their_framework_reads(
     assert {name: environment.get(name) for name in want} == want
 
 
-RETRIED = [("OnFailure", 1, "chief-0"), ("ExitCode", 143, "worker-0"), ("Always", 3, "worker-0")]
+async def test_each_replica_type_goes_where_its_own_template_says(kubeflow: World) -> None:
+    found = (await kubeflow.client.list(NODES)).items or ()
+    first, second, *_ = sorted(node.metadata.name for node in found if is_ready(node) and not node.spec.taints)
+    named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [second]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [named]}}
+    specs = {
+        "Chief": replica("TFJob", nodeSelector={"kubernetes.io/hostname": first}),
+        "Worker": replica("TFJob", 2, affinity={"nodeAffinity": required}),
+    }
+    play = await Play.begin(kubeflow, "TFJob", "apart", specs)
+    await play.condition("Running")
+    where = {name: pod.spec.node_name for name, pod in (await play.pods()).items()}
+    assert where == {"chief-0": first, "worker-0": second, "worker-1": second}
+
+
+RETRIED = [("OnFailure", 1, "chief-0"), ("ExitCode", 143, "worker-0")]
 FINAL = [("Never", 143, "chief-0"), ("ExitCode", 1, "ps-0")]
 """A sample; the laptop's suite goes through the whole table."""
 
@@ -173,7 +188,7 @@ async def test_a_failure_that_is_final_ends_the_job_and_frees_what_survives(
     await play.tell_to_exit(failing, code)
     ended = await play.done("Failed")
     assert (state(ended)["attempt"], state(ended)["exit_code"]) == (1, code)
-    assert all(pod.status.phase != "Running" for pod in (await play.pods()).values())
+    await play.until_running()
     assert conditions(ended)["Running"] == "False"
 
 
@@ -228,13 +243,43 @@ async def test_a_finished_job_keeps_the_pods_its_clean_up_policy_leaves(
     )
     await play.tell_to_exit("chief-0", 0)
     await play.done("Succeeded")
-    pods = await play.pods()
-    assert set(pods) == want
-    assert strict == any(pod.status.phase == "Running" for pod in pods.values())
+    assert set(await play.pods()) == want
+    await play.until_running(*(["ps-0"] if strict else []))
     await kubeflow.restart()
     fresh = await Play.begin(kubeflow, "TFJob", "fresh", {"Worker": replica("TFJob")})
     await fresh.condition("Running")
     assert set(await play.pods()) == want, "a new life of the controller leaves them alone"
+
+
+@pytest.mark.parametrize(
+    ("strict", "code"),
+    [
+        pytest.param("false", 0, id="ended with 0"),
+        pytest.param("true", 0, id="ended with 0 as upstream"),
+        pytest.param("true", 3, id="failed as upstream"),
+    ],
+)
+async def test_a_replica_that_is_always_restarted_comes_back_alone(kubeflow: World, strict: str, code: int) -> None:
+    specs = {"Chief": replica("TFJob"), "Worker": replica("TFJob", restart="Always")}
+    play = await Play.begin(kubeflow, "TFJob", "always", specs, annotations={"gangline.dev/strict": strict})
+    await play.condition("Running")
+    before = {name: pod.metadata.uid for name, pod in (await play.pods()).items()}
+    await play.tell_to_exit("worker-0", code)
+    await play.until_replaced("worker-0", before["worker-0"])
+    found = await play.object()
+    assert (state(found)["attempt"], found.status["replicaStatuses"]["Worker"].get("succeeded")) == (1, None)
+    assert (await play.pods())["chief-0"].metadata.uid == before["chief-0"]
+    await play.tell_to_exit("chief-0", 0)
+    await play.done("Succeeded")
+
+
+async def test_a_job_whose_chief_is_always_restarted_ends_by_its_backoff_limit(kubeflow: World) -> None:
+    specs = {"Chief": replica("TFJob", restart="Always", script="exit 0"), "Worker": replica("TFJob", script=SERVE)}
+    play = await Play.begin(kubeflow, "TFJob", "endless", specs, runPolicy={"backoffLimit": 1})
+    ended = await play.done("Failed")
+    last = ended.status["conditions"][-1]
+    assert last["message"] == "Job endless has failed because it has reached the specified backoff limit"
+    assert (state(ended)["attempt"], state(ended)["replica_restarts"]) == (1, 1)
 
 
 async def test_strict_restarts_the_failed_replica_alone(kubeflow: World) -> None:
@@ -243,22 +288,17 @@ async def test_strict_restarts_the_failed_replica_alone(kubeflow: World) -> None
     await play.condition("Running")
     before = {name: pod.metadata.uid for name, pod in (await play.pods()).items()}
     await play.tell_to_exit("worker-0", 1)
-
-    async def replaced() -> bool:
-        worker = (await play.pods()).get("worker-0")
-        return worker is not None and worker.metadata.uid != before["worker-0"] and worker.status.phase == "Running"
-
-    await eventually(replaced)
+    await play.until_replaced("worker-0", before["worker-0"])
     assert (await play.pods())["chief-0"].metadata.uid == before["chief-0"]
     assert state(await play.object())["attempt"] == 1
 
 
 async def test_a_job_is_suspended_changed_and_resumed(kubeflow: World) -> None:
-    specs = {"Worker": replica("PyTorchJob", script="echo before; exec sleep 1000")}
+    specs = {"Worker": replica("PyTorchJob", script=f"echo before; {OBEDIENT}")}
     play = await Play.begin(kubeflow, "PyTorchJob", "rest", specs, runPolicy={"suspend": True})
     await play.condition("Suspended")
     assert await play.pods() == {}
-    changed = replica("PyTorchJob", script="echo after; exec sleep 1000")
+    changed = replica("PyTorchJob", script=f"echo after; {OBEDIENT}")
     await play.patch({"spec": {"pytorchReplicaSpecs": {"Worker": changed}}})
     await play.patch({"spec": {"runPolicy": {"suspend": False}}})
     await play.condition("Running")

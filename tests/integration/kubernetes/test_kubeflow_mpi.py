@@ -63,17 +63,17 @@ def _ssh_files() -> Iterator[Path]:
     yield from (Path(path) for path in sorted(set(re.findall(r"=> (/\S+) \(", needed))))
 
 
-def specs(image: str, worker: list[str]) -> Plain:
+def specs(image: str, worker: list[str], launcher: list[str] = MPIRUN) -> Plain:
     def replica(command: list[str], count: int, **fields: Any) -> Plain:
         container = {"name": "mpi", "image": image, "command": command}
         pod = {"terminationGracePeriodSeconds": 1, "containers": [container], **fields}
         return {"replicas": count, "template": {"spec": pod}}
 
-    return {"Launcher": replica(MPIRUN, 1, **NO_DNS), "Worker": replica(worker, 2)}
+    return {"Launcher": replica(launcher, 1, **NO_DNS), "Worker": replica(worker, 2)}
 
 
 async def ranks(world: World, play: Play) -> list[tuple[str, ...]]:
-    await play.done("Succeeded", seconds=180)
+    await play.done("Succeeded")
     lines = [line.text async for line in world.engine.logs(LogQuery(job_id=JobId(play.uid)))]
     job = await play.job()
     assert (job.attempt, job.failures) == (1, 0), lines
@@ -88,16 +88,30 @@ async def test_the_first_version_needs_no_server_in_the_image(kubeflow: World, i
     assert await ranks(kubeflow, play) == WANT
 
 
-async def test_the_second_version_logs_in_by_ssh_with_a_key_of_its_own(kubeflow: World, image: str) -> None:
+async def begin_second(world: World, replicas: Plain, **spec: object) -> Play:
+    """Apply a job of the second version."""
     second = Resource(group="kubeflow.org", version="v2beta1", plural="mpijobs", kind="MPIJob", type=GenericObject)
-    body = {
-        "metadata": {"name": "pi"},
-        "spec": {"slotsPerWorker": 2, "mpiReplicaSpecs": specs(image, ["sh", "-c", SERVER])},
-    }
-    item = await kubeflow.client.create(second, body, namespace=kubeflow.namespace)
+    body = {"metadata": {"name": "pi"}, "spec": {"slotsPerWorker": 2, "mpiReplicaSpecs": replicas, **spec}}
+    item = await world.client.create(second, body, namespace=world.namespace)
     assert item.spec["sshAuthMountPath"] == "/root/.ssh", "the mark by which the version is known"
-    play = Play(kubeflow, "MPIJob", "pi")
+    play = Play(world, "MPIJob", "pi")
     play.uid = item.metadata.uid
+    return play
+
+
+async def test_the_second_version_logs_in_by_ssh_with_a_key_of_its_own(kubeflow: World, image: str) -> None:
+    play = await begin_second(kubeflow, specs(image, ["sh", "-c", SERVER]))
     assert await ranks(kubeflow, play) == WANT
     secret = await kubeflow.client.get(SECRETS, "pi-ssh", namespace=kubeflow.namespace)
-    assert secret.metadata.owner_references[0].uid == item.metadata.uid
+    assert secret.metadata.owner_references[0].uid == play.uid
+
+
+async def test_a_launcher_that_takes_ranks_is_found_by_name_by_itself_and_by_its_workers(
+    kubeflow: World, image: str
+) -> None:
+    look = "import socket; socket.gethostbyname('pi-launcher')"
+    program = f'until python3 -c "{look}" 2>/dev/null; do sleep 0.2; done; {RANK}'
+    launcher = [*MPIRUN[:-1], program]
+    play = await begin_second(kubeflow, specs(image, ["sh", "-c", SERVER], launcher), runLauncherAsWorker=True)
+    want = [("0", "pi-launcher"), ("1", "pi-launcher"), ("2", "pi-worker-0"), ("3", "pi-worker-0")]
+    assert await ranks(kubeflow, play) == want

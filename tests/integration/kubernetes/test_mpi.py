@@ -33,7 +33,7 @@ def roles(image: str, *words: str) -> tuple[RoleSpec, ...]:
 
 async def test_ranks_run_in_every_worker(world: World, image: str) -> None:
     job_id = await world.submit(*roles(image, "-np", "6", "sh", "-c", RANK), name="ranks", framework=Framework.MPI,
-                                env={"GANGLINE_MPI_SLOTS": "2"})  # fmt: skip
+                                processes=2)  # fmt: skip
     await world.until(job_id, lambda job: job.finished)
     job = await world.until(job_id, lambda job: not job.holding)
     lines = [line.text async for line in world.engine.logs(LogQuery(job_id=job_id))]

@@ -1,5 +1,6 @@
 """Volumes that wait for a node and devices that kube-scheduler hands out, on a real cluster."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -123,26 +124,45 @@ async def test_a_claim_that_does_not_exist_is_named(world: StorageWorld) -> None
     assert await world.bound() == {}
 
 
-async def test_a_job_of_ours_gets_the_volume_of_its_node(world: StorageWorld) -> None:
+async def test_a_job_of_ours_goes_where_its_local_volume_is_and_gets_it(world: StorageWorld) -> None:
     node = await last_node(world)
     await world.make_class("kubernetes.io/no-provisioner")
     await world.make_volume(node)
     await world.make_claim()
-    placement = PlacementRule(node_selector={HOSTNAME: node})
-    await world.submit(shell(SERVE), labels={"gangline.dev/volume": "data"}, placement=placement)
+    job_id = await world.submit(shell(SERVE), labels={"gangline.dev/volume": "data"})
     await world.until_claim_is_bound()
+    job = await world.phase(job_id, Phase.PROCESSING)
+    assert [status.node for status in job.replicas] == [node]
+    # From now on the volume is its claim's: whoever mounts it goes there too.
+    template = json.dumps({"spec": volume()})
+    second = await world.submit(shell(SERVE, pod_template_json=template), name="second")
+    job = await world.phase(second, Phase.PROCESSING)
+    assert [status.node for status in job.replicas] == [node]
 
 
-async def test_a_job_of_ours_placed_out_of_its_volumes_reach_is_told_so(world: StorageWorld) -> None:
+async def test_a_job_of_ours_waits_where_its_volume_is_out_of_reach_and_says_why(world: StorageWorld) -> None:
     nodes = [node.name for node in await world.engine.nodes() if node.ready and not node.taints]
     await world.make_class("kubernetes.io/no-provisioner")
     await world.make_volume(nodes[-1])
     await world.make_claim()
     placement = PlacementRule(node_selector={HOSTNAME: nodes[0]})
     job_id = await world.submit(shell(SERVE), labels={"gangline.dev/volume": "data"}, placement=placement)
+
+    async def told() -> bool:
+        why = world.controller.explanation(job_id)
+        return why is not None and f"{HOSTNAME} In {nodes[-1]}" in " ".join(why.sentences())
+
+    await eventually(told)
+    assert await world.pods() == []
+
+
+async def test_a_job_of_ours_for_which_no_volume_is_left_is_told_so(world: StorageWorld) -> None:
+    await world.make_class("kubernetes.io/no-provisioner")
+    await world.make_claim()
+    job_id = await world.submit(shell(SERVE), labels={"gangline.dev/volume": "data"})
     job = await world.phase(job_id, Phase.FAILED)
     assert job.reason == "VolumeUnavailable"
-    assert job.message == f"no free volume for claim 'data' can be used on {nodes[0]}"
+    assert "no free volume for claim 'data' can be used on" in job.message
 
 
 async def test_kube_scheduler_binds_a_replica_with_a_device_where_we_placed_it(world: StorageWorld) -> None:

@@ -18,7 +18,7 @@ from gangline.testing.cluster import BUSYBOX
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.command_line import CommandLine
 from tests.integration.kubernetes.conftest import release_jobs
-from tests.integration.kubernetes.world import eventually
+from tests.integration.kubernetes.world import OBEDIENT, eventually
 
 # As for test_whole_installation: nobody else may use the custom resources meanwhile, and the name puts it last.
 pytestmark = pytest.mark.alone
@@ -196,7 +196,9 @@ async def test_when_the_leader_is_killed_the_other_goes_on_and_nothing_runs_twic
     await eventually(lambda: _nobody_is_left(kubernetes_client))
     controllers = [red.start("serve") for _ in range(2)]
     try:
-        await red("submit", "--image", BUSYBOX, "--name", "steady", "--workers", "2", *SMALL, "--", "sleep", "1000")
+        await red(
+            "submit", "--image", BUSYBOX, "--name", "steady", "--workers", "2", *SMALL, "--", "sh", "-c", OBEDIENT
+        )
         await red("wait", "steady", "--for", "PROCESSING")
         before = await _pods(kubernetes_client, tenants[0])
         leader, began = await _leader(kubernetes_client), time.monotonic()
@@ -245,7 +247,7 @@ async def test_a_tenant_can_neither_read_nor_halt_nor_starve_another(
     limit = Resources(cpu_millis=100, memory_mib=10_000)
     await KubernetesStore(kubernetes_client).save_queue(Queue(name=QueueName("ada"), limit=limit))
     ada = CommandLine(kubernetes_cluster, red.folder, user="ada", namespace=ada_at)
-    await red("--tenant", other, "submit", "--image", BUSYBOX, "--name", "theirs", *SMALL, "--", "sleep", "1000")
+    await red("--tenant", other, "submit", "--image", BUSYBOX, "--name", "theirs", *SMALL, "--", "sh", "-c", OBEDIENT)
     for words in (("list",), ("get", "theirs"), ("logs", "theirs"), ("halt", "theirs"), ("delete", "theirs")):
         said = await ada("--tenant", other, *words, want_code=5)
         assert "forbids it" in said
@@ -253,7 +255,7 @@ async def test_a_tenant_can_neither_read_nor_halt_nor_starve_another(
     assert "nothing was changed" in await ada("install", want_code=5)
     for number in range(4):
         name = ("--name", f"greedy-{number}", "--queue", "ada")
-        await ada("submit", "--image", BUSYBOX, *name, *SMALL, "--", "sleep", "1000")
+        await ada("submit", "--image", BUSYBOX, *name, *SMALL, "--", "sh", "-c", OBEDIENT)
     said = await ada.until(lambda text: "is at its limit" in text, "explain", "greedy-3")
     assert "greedy-3 is QUEUED." in said
     assert "theirs" not in said

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from gangline.compose import SystemClock
+from gangline.compose.leader_store import LeaderStore
 from gangline.engines.kubernetes import Installation, Leadership, install, installation_objects, uninstall
 from gangline.engines.kubernetes.foreign.groups import GROUP_RESOURCES, VOLCANO_GROUP, GroupKind
 from gangline.engines.kubernetes.installation import CONTROLLER_NAME
@@ -105,11 +106,12 @@ async def test_the_controllers_own_role_is_enough_for_pods_of_others(
     await kubernetes_client.create(resource, group, namespace=kubernetes_namespace)
     access = replace(load_access(path=kubernetes_cluster.kubeconfig), impersonation=(("Impersonate-User", ACCOUNT),))
     async with KubeClient(access) as client:
-        world = ForeignWorld(client, kubernetes_namespace, KubernetesStore(client))
+        world = ForeignWorld(client, kubernetes_namespace, LeaderStore(client))
         await world.make_pod("one", annotations={VOLCANO_GROUP: "team"})
         await world.until_told("one", "FailedScheduling", "1 of the 2 pods")
         await world.make_pod("two", annotations={VOLCANO_GROUP: "team"})
-        await world.until_bound(2)
+        await world.make_pod("alone")
+        await world.until_bound(3)
 
         async def running() -> bool:
             found = await kubernetes_client.get(resource, "team", namespace=kubernetes_namespace)

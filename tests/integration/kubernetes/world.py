@@ -21,7 +21,9 @@ from gangline.testing.cluster import BUSYBOX
 from tests.integration.kubernetes.subject import SMALL
 
 PATIENCE_SECONDS = 60.0
-SERVE = "echo serving; exec sleep 1000"
+OBEDIENT = "trap 'exit 143' TERM; sleep 1000 & wait"
+"""Runs until it is stopped. A bare sleep is deaf as the first process of a container: each end would take its grace."""
+SERVE = f"echo serving; {OBEDIENT}"
 
 
 def shell(script: str, name: str = "worker", *, resources: Resources = SMALL, **fields: object) -> RoleSpec:

@@ -1,5 +1,7 @@
 """An object in a request into a job, by the rules of the dialect and of a machine that runs no images."""
 
+from dataclasses import replace
+
 from gangline.api.kubernetes.plain import Plain
 from gangline.dialects import Translation, read_plain
 from gangline.dialects.kubeflow import GROUP, Kind
@@ -37,7 +39,7 @@ def translate(document: Plain, kind: Kind, version: str) -> Translation:
         )
     for role in translation.spec.roles:
         _check_runnable(role, kind)
-    return translation
+    return replace(translation, spec=translation.on_one_machine())
 
 
 def _check_runnable(role: RoleSpec, kind: Kind) -> None:

@@ -2,7 +2,6 @@
 
 from http import HTTPStatus
 
-import msgspec
 from aiohttp import web
 
 from gangline import __version__, operations
@@ -50,7 +49,7 @@ async def put_code(request: web.Request) -> web.Response:
 
 
 async def put_object(request: web.Request) -> web.Response:
-    """Keep a ConfigMap or a Secret for jobs that refer to it, replacing the one of that name."""
+    """Keep a ConfigMap or a Secret for jobs that refer to it, in place of one that was kept before."""
     Parameters(request, ())
     found = await body_of(request, dict[str, object])
     metadata = found.get("metadata")
@@ -58,8 +57,7 @@ async def put_object(request: web.Request) -> web.Response:
     kinds = {"ConfigMap": operations.ObjectKind.CONFIG_MAP, "Secret": operations.ObjectKind.SECRET}
     if found.get("kind") not in kinds or not isinstance(name, str):
         raise InvalidInputError("this is no object to keep", field="kind", expected="a named ConfigMap or Secret")
-    text = msgspec.json.encode(found).decode()
-    operations.put_object(desk_of(request), tenant_of(request), kinds[str(found["kind"])], name, text, new=False)
+    await operations.bring_object(desk_of(request), tenant_of(request), kinds[str(found["kind"])], name, found)
     return web.Response(status=HTTPStatus.NO_CONTENT)
 
 

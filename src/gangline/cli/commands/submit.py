@@ -18,7 +18,6 @@ from gangline.cli.options import Output, output_option
 from gangline.dialects import Translation
 from gangline.dialects.native import job_to_plain
 from gangline.model import JobSpec
-from gangline.sdk import Client
 from gangline.sdk.values import CODE_PREFIX
 from gangline.settings import Settings
 
@@ -146,7 +145,7 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
     """Submit jobs, and stay with them as long as is wanted; returns the exit code."""
     settings = chosen_settings(ctx)
     if not (settings.context or (ctx.find_root().obj or {}).get("server")):
-        jobs = tuple(replace(job, spec=in_active_environment(job.spec, os.environ)) for job in jobs)
+        jobs = tuple(replace(job, spec=in_active_environment(job.on_one_machine(), os.environ)) for job in jobs)
     for note in (note for job in jobs for note in (*job.notes, *(() if settings.context else job.local_notes))):
         terminal.say(f"note: {note}")
     if how.dry_run:
@@ -156,7 +155,8 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
         raise click.UsageError(f"--follow takes one job, and the file holds {len(jobs)}", ctx)
     clients = [connect(ctx, tenant=job.spec.tenant) for job in jobs]
     for client, job in zip(clients, jobs, strict=True):
-        _send_objects(client, job, settings)
+        for document in job.objects_json:
+            client.put_object(document)
     submitted = [
         client.submit(job.spec, halted=how.halted or job.suspended) for client, job in zip(clients, jobs, strict=True)
     ]
@@ -169,18 +169,6 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
         return next((code for code in codes if code), 0)
     terminal.say(f"follow it with: {spoken(ctx, 'logs -f', submitted[0].name)}")
     return 0
-
-
-def _send_objects(client: Client, job: Translation, settings: Settings) -> None:
-    """Send the ConfigMaps and Secrets of the job's file, except to a cluster, which keeps its own."""
-    if job.objects_json and settings.context:
-        terminal.say(
-            f"note: job '{job.spec.name}' came with ConfigMaps or Secrets; they are yours to apply: "
-            f"kubectl --context {settings.context} --namespace {job.spec.tenant} apply -f FILE"
-        )
-        return
-    for document in job.objects_json:
-        client.put_object(document)
 
 
 def _print_requests(jobs: Sequence[JobSpec], settings: Settings, output: str) -> None:

@@ -19,9 +19,8 @@ def command(ctx: click.Context, context: str | None, namespace: str, yes: bool) 
     from gangline.compose.installing import ClusterInstallation
 
     installed = ClusterInstallation(context=chosen_context(ctx, context), namespace=namespace)
-    jobs = asyncio.run(installed.jobs())
     if not yes:
-        question = f"This deletes {jobs} {'job' if jobs == 1 else 'jobs'} and stops what runs. Go on?"
+        question = f"This deletes {asyncio.run(installed.contents())} and stops what runs. Go on?"
         if not sys.stdin.isatty():
             raise click.UsageError(f"{question} Nobody is here to answer; say --yes.", ctx)
         click.confirm(question, abort=True, err=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gangline.engines.kubernetes.driver import KubernetesEngine
+    from gangline.engines.kubernetes.foreign.pod_jobs import PodJobs, is_pod_job
     from gangline.engines.kubernetes.installation import Installation, installation_objects
     from gangline.engines.kubernetes.installer import check_rights, install, uninstall, wait_until_available
     from gangline.engines.kubernetes.launching import Owners
@@ -20,9 +21,11 @@ __all__ = [
     "KubernetesEngine",
     "Leadership",
     "Owners",
+    "PodJobs",
     "check_rights",
     "install",
     "installation_objects",
+    "is_pod_job",
     "uninstall",
     "wait_until_available",
 ]
@@ -32,9 +35,11 @@ _HOMES = {
     "KubernetesEngine": "driver",
     "Leadership": "leadership",
     "Owners": "launching",
+    "PodJobs": "foreign.pod_jobs",
     "check_rights": "installer",
     "install": "installer",
     "installation_objects": "installation",
+    "is_pod_job": "foreign.pod_jobs",
     "uninstall": "installer",
     "wait_until_available": "installer",
 }

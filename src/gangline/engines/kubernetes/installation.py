@@ -114,7 +114,7 @@ def controller_rules() -> list[Plain]:
         _rule("scheduling.k8s.io", ["priorityclasses"], ["list"]),
         _rule("metrics.k8s.io", ["nodes", "pods"], ["get", "list"]),
         _rule(DOMAIN, ["jobs"], [*_READ, "create", "patch", "delete"]),
-        _rule(DOMAIN, ["jobs/status"], ["patch"]),
+        _rule(DOMAIN, ["jobs/status"], ["update", "patch"]),
         _rule(DOMAIN, ["queues"], [*_READ, "create", "patch"]),
         _rule(DOMAIN, ["sweeps"], [*_READ, "patch", "delete"]),
     ]
@@ -129,7 +129,7 @@ def _controller_role(wanted: Installation) -> Plain:
     for group, plurals in _adopted_kinds(wanted).items():
         rules += [
             _rule(group, plurals, [*_READ, "create", "patch", "delete"]),
-            _rule(group, [f"{plural}/status" for plural in plurals], ["patch"]),
+            _rule(group, [f"{plural}/status" for plural in plurals], ["update", "patch"]),
             # What a pod's reference to its owner needs, where a cluster checks that.
             _rule(group, [f"{plural}/finalizers" for plural in plurals], ["update"]),
         ]
@@ -181,13 +181,13 @@ def _user_roles(wanted: Installation) -> list[Plain]:
     view = [_rule(DOMAIN, ["jobs", "queues", "sweeps"], _READ)]
     edit = [
         _rule(DOMAIN, ["jobs", "sweeps"], [*_READ, "create", "update", "patch", "delete"]),
-        _rule(DOMAIN, ["jobs/status"], ["patch"]),
+        _rule(DOMAIN, ["jobs/status"], ["update", "patch"]),
     ]
     for group, plurals in _adopted_kinds(wanted).items():
         view.append(_rule(group, plurals, _READ))
         edit.append(_rule(group, plurals, [*_READ, "create", "update", "patch", "delete", "deletecollection"]))
         edit.append(_rule(group, [f"{plural}/scale" for plural in plurals], ["get", "update", "patch"]))
-        edit.append(_rule(group, [f"{plural}/status" for plural in plurals], ["get", "patch"]))
+        edit.append(_rule(group, [f"{plural}/status" for plural in plurals], ["get", "update", "patch"]))
     everybody = {"apiGroup": _RBAC, "kind": "Group", "name": "system:authenticated"}
     return [
         _role("ClusterRole", _metadata("gangline-view", **{f"{_RBAC}/aggregate-to-view": "true"}), view),

@@ -72,19 +72,20 @@ def lasting_addresses(gang: Gang, pods: Pods) -> dict[ReplicaId, str]:
 def with_host_aliases(
     pod: Plain, replica: ReplicaId, names: Mapping[ReplicaId, Address], lasting: Mapping[ReplicaId, str]
 ) -> Plain:
-    """Give a launcher's pod the names of its workers, as the hostfile has them and short; other pods stay as they are.
+    """Give a launcher's pod the names of its hosts, as the hostfile has them and short; other pods stay as they are.
 
-    Names that the pod's template gives itself come first and so win.
+    Names that the pod's template gives itself come first and so win. The launcher's own short name is left out: it is
+    the pod's host name, which the kubelet gives the address that others know.
     """
     if replica.role != _LAUNCHER or not lasting:
         return pod
     aliases: dict[str, list[str]] = {}
     for given in pod["spec"].get("hostAliases") or ():
         aliases.setdefault(given["ip"], []).extend(given.get("hostnames") or ())
-    for worker, address in lasting.items():
-        name = names[worker][0]
+    for host, address in lasting.items():
+        name = names[host][0]
         # Workers on their nodes' network may share an address, which may be listed only once.
-        aliases.setdefault(address, []).extend((name, name.partition(".")[0]))
+        aliases.setdefault(address, []).extend((name,) if host == replica else (name, name.partition(".")[0]))
     entries = [{"ip": address, "hostnames": hosts} for address, hosts in aliases.items()]
     return {**pod, "spec": {**pod["spec"], "hostAliases": entries}}
 
@@ -96,7 +97,7 @@ def _workers(gang: Gang) -> Iterable[ReplicaKey]:
 
 
 def _is_replaceable(spec: JobSpec, role: RoleName) -> bool:
-    return spec.role(role).elastic or spec.restart_of(role) is Restart.REPLICA
+    return spec.role(role).elastic or spec.restart_of(role) is Restart.REPLICA or spec.is_endless(role)
 
 
 def _wants_ready_workers(spec: JobSpec) -> bool:

@@ -5,7 +5,8 @@ so a command costs the cluster one or two lists and no watch.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,19 @@ from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, U
 from gangline.errors import EngineError, GanglineError, PermissionDeniedError
 from gangline.kube import NODES, PODS, ForbiddenError, KubeClient, KubeError, Pod
 from gangline.kube import Node as KubeNode
-from gangline.model import Clean, Clock, Gang, GangId, JobId, JobSpec, Node
+from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, Node, Tenant
 
 if TYPE_CHECKING:
     # Each brings much with it that a command which only lists jobs need not wait for.
     from gangline.engines.kubernetes.driver import KubernetesEngine
     from gangline.engines.kubernetes.launching import Owners
+    from gangline.engines.kubernetes.names import ReplicaKey
     from gangline.engines.kubernetes.watch import ClusterView
 
-LivingGangs = Callable[[], Awaitable[Collection[GangId]]]
-"""Finds the attempts that hold machines, of all jobs the person may see."""
+HoldingJobs = Callable[[], Awaitable[Collection[Job]]]
+"""Finds the jobs that hold machines, of all that the person may see."""
 
+_log = logging.getLogger(__name__)
 _CONTROLLER = "gangline"
 
 
@@ -38,14 +41,14 @@ class KubernetesObserver:
         namespace: str,
         owners: "Owners",
         code_directory: Path,
-        living: LivingGangs,
+        holding: HoldingJobs,
         refusal: Callable[[KubeError], GanglineError],
     ) -> None:
         """Make an observer; ``refusal`` puts what the cluster refuses in the middle of a stream into words."""
         self._client = client
         self._refusal = refusal
         self._namespace = namespace
-        self._living = living
+        self._holding = holding
         self._clock = clock
         self._owners = owners
         self._code_directory = code_directory
@@ -54,23 +57,24 @@ class KubernetesObserver:
     async def nodes(self) -> Sequence[Node]:
         """Describe every node; raises PermissionDeniedError for somebody who may not read nodes and all pods."""
         try:
-            view = await self._cluster()
+            nodes, pods = await self._cluster()
         except ForbiddenError as error:
             raise PermissionDeniedError(
                 f"this needs to read the nodes and pods of the whole cluster, and you may not: {error.message}"
             ) from error
-        return await self._describe(view)
+        return _describe(nodes, pods, await self._holding())
 
     async def usage(self) -> Usage:
         """Measure what is used now: of everything, or of the tenant's own replicas for whom may see no more."""
         try:
-            view = await self._cluster()
+            nodes, pods = await self._cluster()
         except ForbiddenError:
-            view = await self._tenant()
+            nodes, pods = (), (await self._client.list(PODS, namespace=self._namespace)).items or ()
         from gangline.engines.kubernetes.usage import measure
 
-        pods = [item for gang_id in view.gangs() for item in view.pods_of(gang_id).items()]
-        return await measure(self._client, nodes=await self._describe(view), pods=pods, namespace=self._namespace)
+        view = _seen(nodes, pods, {})
+        ours = [item for gang_id in view.gangs() for item in view.pods_of(gang_id).items()]
+        return await measure(self._client, nodes=view.describe_nodes((), {}), pods=ours, namespace=self._namespace)
 
     async def logs(self, query: LogQuery) -> AsyncIterator[LogLine]:
         """Read output; see Engine."""
@@ -83,6 +87,12 @@ class KubernetesObserver:
     async def send_code(self, job_id: JobId, spec: JobSpec) -> None:
         """Send what a submitted job needs of this machine into the cluster."""
         await self._engine().send_code(job_id, spec)
+
+    async def send_object(self, tenant: Tenant, document: Mapping[str, object]) -> None:
+        """Send a ConfigMap or a Secret that a job refers to into the tenant's namespace."""
+        from gangline.engines.kubernetes.submitted_objects import send_object
+
+        await send_object(self._client, tenant, document)
 
     async def close(self) -> None:
         """Let go of what this process holds."""
@@ -125,25 +135,48 @@ class KubernetesObserver:
             )
         return self._made
 
-    async def _cluster(self) -> "ClusterView":
+    async def _cluster(self) -> tuple[Sequence[KubeNode], Sequence[Pod]]:
         nodes, pods = await asyncio.gather(self._client.list(NODES), self._client.list(PODS))
-        return _seen(nodes.items or (), pods.items or ())
-
-    async def _tenant(self) -> "ClusterView":
-        return _seen((), (await self._client.list(PODS, namespace=self._namespace)).items or ())
-
-    async def _describe(self, view: "ClusterView") -> Sequence[Node]:
-        known = await self._living() if view.nodes else ()
-        return view.describe_nodes([gang_id for gang_id in view.gangs() if gang_id not in known], {})
+        return nodes.items or (), pods.items or ()
 
 
-def _seen(nodes: Iterable[KubeNode], pods: Iterable[Pod]) -> "ClusterView":
+def _describe(nodes: Iterable[KubeNode], pods: Iterable[Pod], jobs: Collection[Job]) -> Sequence[Node]:
+    """Describe nodes beside jobs that hold some of them: what is theirs must not count as somebody else's as well."""
+    view = _seen(nodes, pods, _recorded(jobs))
+    known = {job.gang_id for job in jobs}
+    return view.describe_nodes([gang_id for gang_id in view.gangs() if gang_id not in known], {})
+
+
+def _recorded(jobs: Iterable[Job]) -> "dict[tuple[str, str], ReplicaKey]":
+    """Which pods of others, by namespace and uid, are replicas of these jobs."""
+    from gangline.engines.kubernetes.foreign.records import BadRecordError, is_foreign, members_of
+    from gangline.engines.kubernetes.names import ReplicaKey
+
+    found: dict[tuple[str, str], ReplicaKey] = {}
+    for job in jobs:
+        if not is_foreign(job.spec):
+            continue
+        try:
+            members = members_of(job.spec)
+        except BadRecordError as error:
+            _log.warning("%s", error)
+            continue
+        found |= {(job.spec.tenant, pod.uid): ReplicaKey(job.gang_id, replica, 0) for replica, pod in members.items()}
+    return found
+
+
+def _seen(
+    nodes: Iterable[KubeNode], pods: Iterable[Pod], recorded: "Mapping[tuple[str, str], ReplicaKey]"
+) -> "ClusterView":
     from gangline.engines.kubernetes.watch import ClusterView
 
     view = ClusterView(controller=_CONTROLLER, changed_pod=_ignore, changed_nodes=_ignore, lost_node=_ignore)
     for node in nodes:
         view.apply_node(node)
     for pod in pods:
+        key = recorded.get((pod.metadata.namespace, pod.metadata.uid))
+        if key is not None:
+            view.claim(pod.metadata.uid, key)
         view.apply_pod(pod)
     return view
 

@@ -243,7 +243,7 @@ def _tolerations(order: PodOrder) -> list[Plain]:
             )
             if value
         }
-        for toleration in order.gang.spec.placement.tolerations
+        for toleration in order.gang.spec.nodes_of(order.role).tolerations
     ]
 
 

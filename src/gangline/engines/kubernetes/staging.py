@@ -154,15 +154,16 @@ def gang_to_staging(spec: JobSpec, shared: str, stock: Stock, *, mover_image: st
     if spec.outputs:
         staging += _storing(spec, mover_image)
     if spec.inputs or spec.outputs:
-        claims = {_claim(place)[0] for place in _claim_places(spec)}
+        claims = moved_claims(spec)
         moves: Plain = {"name": "gangline-moves", "configMap": {"name": f"{shared}-moves"}}
         staging += Staging(volumes=(moves, *map(_claim_to_volume, sorted(claims))))
     return staging
 
 
-def _claim_places(spec: JobSpec) -> list[str]:
+def moved_claims(spec: JobSpec) -> set[str]:
+    """Name the claims that data comes from or goes to: every replica mounts them."""
     places = [*(move.source for move in spec.inputs), *(move.target for move in spec.outputs)]
-    return [_expanded(place, spec) for place in places if scheme_of(place) == "pvc"]
+    return {_claim(_expanded(place, spec))[0] for place in places if scheme_of(place) == "pvc"}
 
 
 def _unpacking(code: Archive) -> Staging:

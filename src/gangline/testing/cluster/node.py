@@ -44,7 +44,7 @@ class Node:
         name = f"containerd-{self.name}"
         self.sandbox.start(name, [program("containerd"), "--config", f"{self._folder}/containerd.toml"])
         # The socket is seen from outside: the machine's /run is a folder of ours.
-        if not wait_until((self._folder / "run/containerd/containerd.sock").exists, seconds=20):
+        if not wait_until((self._folder / "run/containerd/containerd.sock").exists, seconds=60):
             raise self._processes.failure(name, "did not begin to listen")
 
     def start(self) -> None:
@@ -179,7 +179,7 @@ def remove_control_group(name: str) -> None:
         group = hierarchy / name
         if not group.is_dir():
             continue
-        if not wait_until(partial(_removed, group), seconds=10):
+        if not wait_until(partial(_removed, group), seconds=60):
             raise ClusterError(f"control group {group} cannot be removed; a process in it will not die")
 
 

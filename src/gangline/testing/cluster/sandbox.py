@@ -73,7 +73,7 @@ class Sandbox:
         command = [program("unshare"), *namespaces, "--kill-child=SIGKILL", *script]
         record = self._processes.start(f"machine-{self.name}", command)
         ready = self._folder / "ready"
-        wait_until(lambda: ready.exists() or not record.alive, seconds=10)
+        wait_until(lambda: ready.exists() or not record.alive, seconds=60)
         if not ready.exists():
             raise self._processes.failure(f"machine-{self.name}", "could not be set up")
 
@@ -103,7 +103,7 @@ class Sandbox:
         inside = children(record.pid)
         # `unshare` takes the first process inside with it, and that one the rest; it is gone when they all are.
         self._processes.stop(record.name, signal.SIGKILL)
-        if not wait_until(lambda: not any(map(running, inside)), seconds=20):
+        if not wait_until(lambda: not any(map(running, inside)), seconds=60):
             raise ClusterError(f"machine {self.name} cannot be killed: a process in it waits for the disk")
 
     def _lay_out_disk(self) -> None:

@@ -12,8 +12,6 @@ from gangline.engines.kubernetes.foreign.records import (
     BadRecordError,
     Member,
     gang_to_record,
-    is_foreign,
-    members_of,
     object_to_record,
     requirements_of,
 )
@@ -32,8 +30,8 @@ GROUP = Group(
 )
 
 
-def record(*pods: WatchedPod, group: Group | None = None, priority: int | None = None) -> GenericObject:
-    members = [Member(pod=pod, wish=wish_of(pod, in_group=group is not None)) for pod in pods]
+def record(*pods: WatchedPod, group: Group = GROUP, priority: int | None = None) -> GenericObject:
+    members = [Member(pod=pod, wish=wish_of(pod, in_group=True)) for pod in pods]
     body = gang_to_record(members, group, tenant=NAMESPACE, priority=priority)
     body["metadata"] |= {"uid": "uid-record", "resourceVersion": "1"}
     return msgspec.convert(body, GenericObject)
@@ -47,19 +45,8 @@ def spec_of(item: GenericObject) -> JobSpec:
     return job_from_plain({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": body})
 
 
-def test_a_lone_pod_reads_as_a_job_of_one_replica() -> None:
-    item = record(make_pod("web.0", requests={"cpu": "250m", "memory": "64Mi"}, priority=1000))
-    spec = spec_of(item)
-    assert is_foreign(spec)
-    assert (spec.origin, spec.queue, spec.priority) == ("v1 Pod", "default", 75)
-    assert [(role.name, role.replicas, role.resources.cpu_millis) for role in spec.roles] == [("pods", 1, 250)]
-    assert {str(replica): pod.name for replica, pod in members_of(spec).items()} == {"pods-0": "web.0"}
-    assert item.metadata.name.startswith("web-0-")
-    assert item.metadata.owner_references[0].uid == "uid-web.0"
-
-
 def test_a_group_gives_its_name_queue_and_owner() -> None:
-    item = record(make_pod("a"), make_pod("b"), group=GROUP, priority=10_000)
+    item = record(make_pod("a"), make_pod("b"), priority=10_000)
     spec = spec_of(item)
     assert (spec.origin, spec.queue, spec.priority) == ("scheduling.volcano.sh/v1beta1 PodGroup", "research", 100)
     assert item.metadata.owner_references[0].uid == "uid-team"
@@ -68,8 +55,8 @@ def test_a_group_gives_its_name_queue_and_owner() -> None:
 
 
 def test_recording_a_gang_twice_makes_one_name_and_another_gang_another() -> None:
-    first, again = record(make_pod("a"), make_pod("b"), group=GROUP), record(make_pod("b"), make_pod("a"), group=GROUP)
-    other = record(make_pod("a"), make_pod("c"), group=GROUP)
+    first, again = record(make_pod("a"), make_pod("b")), record(make_pod("b"), make_pod("a"))
+    other = record(make_pod("a"), make_pod("c"))
     assert first.metadata.name == again.metadata.name != other.metadata.name
 
 
@@ -78,7 +65,6 @@ def test_pods_that_differ_are_roles_of_their_own_and_never_service_roles() -> No
         make_pod("a", annotations={VOLCANO_TASK: "ps"}),
         make_pod("b", annotations={VOLCANO_TASK: "worker"}),
         make_pod("c", annotations={VOLCANO_TASK: "worker"}, requests={"cpu": "2"}),
-        group=GROUP,
     )
     assert sorted(role.name for role in spec_of(item).roles) == ["ps-pods", "worker-pods", "worker-pods-2"]
 
@@ -93,7 +79,7 @@ def test_what_all_share_the_job_says_itself() -> None:
 
 
 def test_pods_that_differ_in_where_they_may_run_need_it_each() -> None:
-    item = record(make_pod("a", nodeSelector={"disk": "ssd"}), make_pod("b"), group=GROUP)
+    item = record(make_pod("a", nodeSelector={"disk": "ssd"}), make_pod("b"))
     spec, kept = spec_of(item), object_to_record(item)
     assert spec.placement.node_selector == {}
     assert len(spec.roles) == 2

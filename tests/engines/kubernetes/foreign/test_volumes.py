@@ -12,11 +12,8 @@ from gangline.engines.kubernetes.foreign.volumes import (
     VolumeElsewhereError,
     VolumeError,
     Volumes,
-    claims_of_gang,
 )
 from gangline.kube import NotFoundError, ObjectList, Resource
-from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, RoleName
-from gangline.testing.builders import make_role, make_spec
 from tests.engines.kubernetes.foreign.builders import NAMESPACE, make_kube_node
 
 NODES = {name: make_kube_node(name, labels={"host": name}) for name in ("node-0", "node-1")}
@@ -190,18 +187,3 @@ async def test_a_bound_volume_out_of_reach_is_named(storage: Storage, volumes: V
     storage.volume("disk", "node-1")
     with pytest.raises(VolumeElsewhereError, match="the volume of claim 'data' cannot be used on node-0"):
         await volumes.give_nodes(NAMESPACE, [("data", NODES["node-0"])])
-
-
-def test_the_claims_of_our_own_jobs_are_those_of_templates_and_of_the_label() -> None:
-    template = '{"spec": {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}}, {"emptyDir": {}}]}}'
-    spec = make_spec(
-        roles=(make_role("worker", pod_template_json=template), make_role("ps")), labels={"gangline.dev/volume": "home"}
-    )
-    replicas = tuple(
-        GangReplica(id=ReplicaId(RoleName(role), 0), node=NodeName(node))
-        for role, node in (("worker", "node-0"), ("ps", "node-1"))
-    )
-    found = claims_of_gang(Gang(id=GangId(JobId("job-1"), 1), spec=spec, replicas=replicas), replicas, NODES)
-    assert [(claim, node.metadata.name) for claim, node in found] == [
-        ("home", "node-0"), ("data", "node-0"), ("home", "node-1"),
-    ]  # fmt: skip

@@ -19,7 +19,6 @@ from gangline.scheduling import Explanation
 
 _log = logging.getLogger(__name__)
 _LONGEST_QUEUE = 10_000
-_SENDERS = 4
 _LONGEST_MESSAGE = 1000
 _SOMEBODY = JobId("another job")
 _OURS = (FITS_PREFIX, APART_PREFIX, PORT_PREFIX)
@@ -49,7 +48,8 @@ class PodAnnouncer:
         self._clock = clock
         self._said: dict[str, str] = {}
         self._waiting: asyncio.Queue[Coroutine[Any, Any, None]] = asyncio.Queue(_LONGEST_QUEUE)
-        self._senders: list[asyncio.Task[None]] = []
+        self._sender: asyncio.Task[None] | None = None
+        """One alone: in a burst of bindings the server has better things to do, and afterwards one is quick enough."""
 
     def scheduled(self, pod: Pod, node: str) -> None:
         """The pod has its node; the server itself sets the condition."""
@@ -76,9 +76,9 @@ class PodAnnouncer:
 
     async def close(self) -> None:
         """Leave the rest unsaid."""
-        for sender in self._senders:
-            sender.cancel()
-        await asyncio.gather(*self._senders, return_exceptions=True)
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.gather(self._sender, return_exceptions=True)
         while not self._waiting.empty():
             self._waiting.get_nowait().close()
 
@@ -87,8 +87,8 @@ class PodAnnouncer:
             message.close()
             return
         self._waiting.put_nowait(message)
-        if not self._senders:
-            self._senders = [asyncio.create_task(self._work(), name="announce") for _ in range(_SENDERS)]
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._work(), name="announce")
 
     async def _work(self) -> None:
         while True:

@@ -57,3 +57,8 @@ def waits(pod: Pod) -> bool:
     """Whether the pod wants a node now: gates keep it from that, and so does its own deletion."""
     leaving = pod.metadata.deletion_timestamp is not None
     return not (is_bound(pod) or is_ended(pod) or leaving or pod.spec.scheduling_gates)
+
+
+def runs(pod: Pod) -> bool:
+    """Whether the pod has its node and may go on: it has not ended, and nobody has asked it to."""
+    return is_bound(pod) and not is_ended(pod) and pod.metadata.deletion_timestamp is None

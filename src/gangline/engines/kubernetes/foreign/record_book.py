@@ -1,15 +1,21 @@
-"""The records of others' pods as they are in the cluster: read, written and removed here, decided upon elsewhere."""
+"""The records of others' pods: read, written and removed here, decided upon elsewhere.
+
+Those of several pods are job objects in the cluster; those of one pod are jobs in memory (see ``pod_jobs``).
+"""
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
+from gangline.engines.kubernetes.foreign.pod_jobs import ControllerLink, PodJobs, is_pod_job, job_to_record
 from gangline.engines.kubernetes.foreign.records import (
     FOREIGN,
     JOBS,
     BadRecordError,
+    Manifest,
     Recorded,
     job_id_of,
     object_to_record,
@@ -24,7 +30,7 @@ from gangline.kube import (
     KubeError,
     NotFoundError,
 )
-from gangline.model import FINAL_PHASES, WAITING_PHASES, JobId, Phase
+from gangline.model import FINAL_PHASES, WAITING_PHASES, Job, JobId, Phase
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
@@ -43,7 +49,14 @@ class RecordBook:
         """Which job records a pod, by its namespace and uid: nobody records pods of another namespace."""
         self._unsettled: dict[JobId, Recorded] = {}
         self._particular: dict[JobId, Recorded] = {}
+        self._jobs: PodJobs | None = None
+        self._link: ControllerLink | None = None
         self.synced = asyncio.Event()
+
+    def open(self, jobs: PodJobs, link: ControllerLink) -> None:
+        """Begin to keep the jobs of single pods there, and to tell the controller of them."""
+        self._jobs, self._link = jobs, link
+        jobs.follow_pods(self._pod_job_changed)
 
     def unsettled(self) -> Iterable[Recorded]:
         """Return the records that may need something: those that wait, rest or failed."""
@@ -70,8 +83,20 @@ class RecordBook:
             item = await self._client.get(JOBS, metadata["name"], namespace=metadata["namespace"])
         return self._keep(item)
 
+    def keep(self, job: Job, manifest: Manifest, namespace: str) -> Recorded:
+        """Record a single pod, as a job in memory."""
+        record = job_to_record(job, manifest, namespace)
+        self._sort(record)
+        if self._jobs is not None and self._link is not None:
+            self._jobs.keep_pod(job)
+            self._link.changed(job.id)
+        return record
+
     async def remove(self, record: Recorded) -> None:
         """Remove a record; the controller lets go of what it may still hold first."""
+        if is_pod_job(record.job_id):
+            self._remove_pod_job(record.job_id)
+            return
         try:
             await self._client.delete(JOBS, record.name, namespace=record.namespace, uid=record.uid)
         except (NotFoundError, ConflictError):
@@ -106,8 +131,29 @@ class RecordBook:
         else:
             self._changed(record)
 
+    def _pod_job_changed(self, job: Job) -> None:
+        record = self._records.get(job.id)
+        if record is None or (record.phase is job.phase and job.holding):
+            return
+        if job.finished and not job.holding and job.phase is not Phase.FAILED:
+            self._remove_pod_job(job.id)  # its pod has ended or is gone; who failed may only have been refused its node
+            return
+        record = replace(record, phase=job.phase, message=job.message)
+        self._sort(record)
+        self._changed(record)
+
+    def _remove_pod_job(self, job_id: JobId) -> None:
+        if self._jobs is not None and self._link is not None:
+            self._jobs.drop_pod(job_id)
+            self._link.changed(job_id)
+        self._drop(job_id)
+
     def _keep(self, item: GenericObject) -> Recorded:
         record = object_to_record(item)
+        self._sort(record)
+        return record
+
+    def _sort(self, record: Recorded) -> None:
         job_id = record.job_id
         self._records[job_id] = record
         pods = self._recorded.setdefault(record.namespace, {})
@@ -115,7 +161,6 @@ class RecordBook:
         _sort_in(self._unsettled, record, fits=record.phase in _UNSETTLED)
         special = bool(record.manifest.needs or record.manifest.singles)
         _sort_in(self._particular, record, fits=special and record.phase not in FINAL_PHASES)
-        return record
 
     def _drop(self, job_id: JobId) -> None:
         record = self._records.pop(job_id, None)

@@ -19,7 +19,7 @@ from gangline.engines.kubernetes.foreign.offers import FITS_PREFIX, Requirement,
 from gangline.engines.kubernetes.foreign.pods import WatchedPod
 from gangline.engines.kubernetes.foreign.wishes import Wish, priority_of
 from gangline.errors import EngineError, InvalidInputError
-from gangline.kube import GenericObject, OwnerReference, Partial, Resource
+from gangline.kube import GenericObject, Partial, Resource
 from gangline.kube.objects import NodeSelector, Toleration
 from gangline.model import (
     DEFAULT_QUEUE,
@@ -155,13 +155,9 @@ def _checked(name: str) -> Iterator[None]:
         raise BadRecordError(f"job '{name}' is no record of pods: {error}") from error
 
 
-def gang_to_record(
-    members: Sequence[Member], group: Group | None, *, tenant: str, priority: int | None
-) -> dict[str, Any]:
+def gang_to_record(members: Sequence[Member], group: Group, *, tenant: str, priority: int | None) -> dict[str, Any]:
     """Write the record of a gang. ``priority`` is the value of its group's PriorityClass, if that has one."""
-    first = members[0].pod
-    spec, manifest = _spec(members, group, tenant, priority)
-    owner = group.owner if group is not None else _pod_owner(first)
+    spec, manifest = gang_to_job(members, group, tenant=tenant, priority=priority)
     plain: dict[str, Any] = job_to_plain(spec)
     outside = {name: plain["metadata"][name] for name in ("queue", "priority", "origin") if name in plain["metadata"]}
     return {
@@ -169,22 +165,19 @@ def gang_to_record(
         "kind": JOBS.kind,
         "metadata": {
             "name": spec.name,
-            "namespace": first.metadata.namespace,
+            "namespace": members[0].pod.metadata.namespace,
             "labels": dict(spec.labels),
             "finalizers": [FINALIZER],
-            "ownerReferences": [msgspec.to_builtins(owner)],
+            "ownerReferences": [msgspec.to_builtins(group.owner)],
         },
         "spec": {**outside, "manifest": msgspec.to_builtins(manifest), **plain["spec"]},
     }
 
 
-def _pod_owner(pod: WatchedPod) -> OwnerReference:
-    return OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid)
-
-
-def _spec(
-    members: Sequence[Member], group: Group | None, tenant: str, priority: int | None
+def gang_to_job(
+    members: Sequence[Member], group: Group | None, *, tenant: str, priority: int | None
 ) -> tuple[JobSpec, Manifest]:
+    """Say of a gang what the scheduler and the lifecycle must know, and which pod is which replica."""
     wishes = [member.wish for member in members]
     alike = len({(wish.labels, wish.tolerations) for wish in wishes}) == 1
     roles, manifest = _roles(members, alike=alike)

@@ -8,14 +8,15 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gangline.engines.kubernetes.foreign.announcing import PodAnnouncer, readable
 from gangline.engines.kubernetes.foreign.gathering import Incomplete, gather
 from gangline.engines.kubernetes.foreign.group_book import GroupBook
 from gangline.engines.kubernetes.foreign.groups import GROUP_RESOURCES, Group, GroupKind, GroupName, group_of
 from gangline.engines.kubernetes.foreign.offers import Offers, Requirement
-from gangline.engines.kubernetes.foreign.pods import WatchedPod, is_bound, waits
+from gangline.engines.kubernetes.foreign.pod_jobs import ControllerLink, PodJobs, is_pod_job, pod_to_job
+from gangline.engines.kubernetes.foreign.pods import WatchedPod, is_bound, runs, waits
 from gangline.engines.kubernetes.foreign.record_book import RecordBook
 from gangline.engines.kubernetes.foreign.records import Member, Recorded, gang_to_record, requirements_of
 from gangline.engines.kubernetes.foreign.statuses import differs, status_of
@@ -26,7 +27,6 @@ from gangline.errors import InvalidInputError
 from gangline.kube import PRIORITY_CLASSES, ApiError, KubeClient, KubeError
 from gangline.kube.objects import NodeSelector
 from gangline.model import WAITING_PHASES, Clock, JobId, Phase
-from gangline.scheduling import Explanation
 
 _log = logging.getLogger(__name__)
 _GATHER_SECONDS = 0.02
@@ -38,7 +38,6 @@ _AT_ONCE = 32
 _FAILED_TICKS = 5
 """How long a record that could not be carried out stands before its pods are recorded anew."""
 
-Explain = Callable[[JobId], Explanation | None]
 Unit = GroupName | str
 """What is looked at together: a group, or the uid of a pod that has none."""
 
@@ -74,8 +73,9 @@ class ForeignPods:
         self._failed: dict[JobId, int] = {}
         self._priorities: dict[str, int] = {}
 
-    async def run(self, explain: Explain) -> None:
-        """Work until cancelled. ``explain`` says why a job waits, as the last scheduling cycle found it."""
+    async def run(self, link: ControllerLink, jobs: PodJobs) -> None:
+        """Work until cancelled, for the controller at ``link``, which finds the jobs of single pods in ``jobs``."""
+        self.records.open(jobs, link)
         self._view.changed_named = self._pod_changed
         self._view.offers = self._offers.of
         for pod in tuple(self._view.named.values()):
@@ -84,7 +84,7 @@ class ForeignPods:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.records.follow(), name="follow records")
                 tasks.create_task(self._work(), name="gather pods of others")
-                tasks.create_task(self._tick(explain), name="explain pods of others")
+                tasks.create_task(self._tick(link), name="explain pods of others")
         finally:
             await self._groups.close()
 
@@ -163,7 +163,7 @@ class ForeignPods:
         if isinstance(gangs, Incomplete):
             self._explain(pods, f"{gangs.message}.")
             gangs = []
-        for gang in gangs:
+        for gang in (*gangs, *self._unrecorded(pods)):
             try:
                 await self._record(gang, group)
             except (InexpressibleError, InvalidInputError) as error:
@@ -175,6 +175,11 @@ class ForeignPods:
         if group is not None:
             await self._write_status(group, pods)
 
+    def _unrecorded(self, pods: Sequence[WatchedPod]) -> list[tuple[WatchedPod]]:
+        """The pods that have their node from an earlier life, and no record but themselves."""
+        known = self._recorded(pods)
+        return [(pod,) for pod in pods if runs(pod) and pod.metadata.uid not in known]
+
     def _recorded(self, pods: Sequence[WatchedPod]) -> Collection[str]:
         """The pods of the same namespace that have a record."""
         return self.records.pods_in(pods[0].metadata.namespace) if pods else ()
@@ -182,11 +187,16 @@ class ForeignPods:
     async def _record(self, gang: Sequence[WatchedPod], group: Group | None) -> None:
         namespace = gang[0].metadata.namespace
         members = [Member(pod=pod, wish=wish_of(pod, in_group=group is not None)) for pod in gang]
-        claims = {claim for member in members for claim in member.wish.claims}
+        claims = {claim for member in members if waits(member.pod) for claim in member.wish.claims}
         choices = await self.volumes.choices(namespace, claims)
         tenant = namespace.removeprefix(self._prefix)
         priority = await self._priority(group) if group is not None else None
-        record = await self.records.write(gang_to_record(members, group, tenant=tenant, priority=priority))
+        if group is None or len(members) == 1:
+            now = self._clock.now()
+            job, manifest = pod_to_job(members[0], group, tenant=tenant, priority=priority, now=now)
+            record = self.records.keep(job, manifest, namespace)
+        else:
+            record = await self.records.write(gang_to_record(members, group, tenant=tenant, priority=priority))
         if choices:
             self._choices[record.job_id] = choices
         self._offer_for(record)
@@ -242,7 +252,7 @@ class ForeignPods:
             if waits(pod):
                 self.announcer.waits(pod, message)
 
-    async def _tick(self, explain: Explain) -> None:
+    async def _tick(self, link: ControllerLink) -> None:
         """Look after what no news comes of: reasons, claims, records that are of no use any more."""
         await self.records.synced.wait()
         for tick in itertools.count():
@@ -251,7 +261,7 @@ class ForeignPods:
                 self._mark(unit)
             for record in self.records.unsettled():
                 try:
-                    await self._look_after(record, explain)
+                    await self._look_after(record, link)
                     if anew and record.phase in WAITING_PHASES:
                         await self._look_at_claims(record)
                 except KubeError as error:
@@ -259,13 +269,13 @@ class ForeignPods:
             self._offer()
             await asyncio.sleep(_TICK_SECONDS)
 
-    async def _look_after(self, record: Recorded, explain: Explain) -> None:
+    async def _look_after(self, record: Recorded, link: ControllerLink) -> None:
         pods = [self._view.find_named(record.namespace, each.uid) for each in record.manifest.pods.values()]
         present = [pod for pod in pods if pod is not None]
         if record.being_deleted:
             return
         if record.phase in WAITING_PHASES:
-            why = explain(record.job_id)
+            why = link.explanation(record.job_id)
             if why is not None:
                 self._explain(present, readable(why))
         if self._is_useless(record, present):
@@ -281,10 +291,11 @@ class ForeignPods:
     def _is_useless(self, record: Recorded, present: Sequence[WatchedPod]) -> bool:
         """Whether a record only stands in the way: nothing is left of its pods, or they could not be bound."""
         if not present:
-            return record.phase in WAITING_PHASES or record.phase is Phase.HALTED
+            idle = record.phase in WAITING_PHASES or record.phase is Phase.HALTED
+            return idle or (record.phase is Phase.FAILED and is_pod_job(record.job_id))
         if record.phase is not Phase.FAILED or not any(waits(pod) for pod in present):
             self._failed.pop(record.job_id, None)
-            return False
+            return record.phase is Phase.FAILED and is_pod_job(record.job_id)
         ticks = self._failed[record.job_id] = self._failed.get(record.job_id, 0) + 1
         if ticks == 1:
             self._explain([pod for pod in present if not is_bound(pod)], record.message)

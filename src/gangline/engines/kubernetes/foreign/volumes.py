@@ -6,7 +6,6 @@ kube-scheduler does this for the pods it binds, and here it is done for those we
 one and never watched: a cluster without them pays nothing.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +13,11 @@ from typing import Any
 import msgspec
 
 from gangline.dialects import quantities
-from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.foreign.selectors import labels_match, node_matches
 from gangline.engines.kubernetes.refusals import Refusal, RefusedError
 from gangline.errors import EngineError
 from gangline.kube import VOLUME_CLAIMS, ConflictError, GenericObject, KubeClient, Node, NotFoundError, Object, Resource
 from gangline.kube.objects import NodeSelector, NodeSelectorTerm, SelectorRequirement
-from gangline.model import Gang, GangReplica, RoleSpec
 
 VOLUMES = Resource(plural="persistentvolumes", kind="PersistentVolume", type=GenericObject, namespaced=False)
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -156,25 +153,6 @@ class Volumes:
             return _Pending(claim, kind, ())
         listed = (await self._client.list(VOLUMES)).items or ()
         return _Pending(claim, kind, tuple(volume for volume in listed if _suits(volume, claim)))
-
-
-def claims_of_gang(gang: Gang, replicas: Iterable[GangReplica], nodes: Mapping[str, Node]) -> list[tuple[str, Node]]:
-    """Which claims replicas of a job of ours use, and where: those of the role's template and the job's own volume."""
-    own = [gang.spec.labels[names.VOLUME]] if names.VOLUME in gang.spec.labels else []
-    by_role = {role.name: [*own, *_template_claims(role)] for role in gang.spec.roles}
-    return [
-        (claim, nodes[replica.node])
-        for replica in replicas
-        for claim in by_role[replica.id.role]
-        if replica.node in nodes
-    ]
-
-
-def _template_claims(role: RoleSpec) -> Iterable[str]:
-    spec = json.loads(role.pod_template_json or "{}").get("spec") or {}
-    for volume in spec.get("volumes") or ():
-        if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
-            yield claim
 
 
 def _suits(volume: GenericObject, claim: GenericObject) -> bool:

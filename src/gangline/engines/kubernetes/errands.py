@@ -1,0 +1,48 @@
+"""What the engine has under way besides the call it was asked for: tasks that are kept, and logged when they fail."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from gangline.kube import KubeError
+
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 0.5
+
+
+class Errands:
+    """Tasks of one engine."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> "asyncio.Task[None]":
+        """Begin something; a failure of it is logged."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    async def close(self) -> None:
+        """End everything that is under way."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s failed", task.get_name(), exc_info=error)
+
+
+async def insistently(act: Callable[[], Awaitable[None]]) -> None:
+    """Do something that must be done, however long the API server is away."""
+    while True:
+        try:
+            await act()
+            return
+        except KubeError as error:
+            _log.warning("the cluster refuses for now; trying again: %s", error)
+            await asyncio.sleep(_RETRY_SECONDS)

@@ -1,0 +1,203 @@
+"""Carries out the controller's orders for gangs: makes their pods exist, has results stored, takes everything down.
+
+Every order may come again, and may find that an earlier life of the engine did half of it. What became of an order is
+told through ``reporting``; nothing is returned.
+"""
+
+from gangline.engines.kubernetes import names
+from gangline.engines.kubernetes.claims import claims_of_gang
+from gangline.engines.kubernetes.errands import Errands, insistently
+from gangline.engines.kubernetes.foreign.binding import Binder
+from gangline.engines.kubernetes.foreign.records import is_foreign
+from gangline.engines.kubernetes.foreign.volumes import Volumes
+from gangline.engines.kubernetes.gangs import Gangs, GangState
+from gangline.engines.kubernetes.launch_order import startable, until_workers_reachable
+from gangline.engines.kubernetes.launching import Launcher
+from gangline.engines.kubernetes.names import ReplicaKey
+from gangline.engines.kubernetes.news import main_state
+from gangline.engines.kubernetes.outbox import Outbox
+from gangline.engines.kubernetes.outputs import OutputStore
+from gangline.engines.kubernetes.refusals import Refusal, RefusedError
+from gangline.engines.kubernetes.removal import Remover
+from gangline.engines.kubernetes.reporting import Reporter
+from gangline.engines.kubernetes.watch import ClusterView
+from gangline.kube import Pod
+from gangline.lifecycle.events import GangStopped, OutputsStored
+from gangline.model import Clean, Clock, Gang, GangId, GangReplica, ReplicaId
+
+
+class Orders:
+    """Runs, finishes and stops gangs."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        gangs: Gangs,
+        outbox: Outbox,
+        errands: Errands,
+        *,
+        reporter: Reporter,
+        launcher: Launcher,
+        remover: Remover,
+        binder: Binder,
+        outputs: OutputStore,
+        volumes: Volumes,
+        clock: Clock,
+    ) -> None:
+        self._view = view
+        self._gangs = gangs
+        self._outbox = outbox
+        self._errands = errands
+        self._reporter = reporter
+        self._launcher = launcher
+        self._remover = remover
+        self._binder = binder
+        self._outputs = outputs
+        self._volumes = volumes
+        self._clock = clock
+
+    async def run(self, state: GangState, gang: Gang | None = None) -> None:
+        """Make the replicas of a gang exist; without one, those of the last order."""
+        async with state.lock:
+            gang = gang or state.gang
+            if gang is None or state.taking_down is not None:
+                return
+            try:
+                if is_foreign(gang.spec):
+                    await self._binder.run(state, gang, self._launcher.namespace_of(gang))
+                else:
+                    await self._launch(state, gang)
+            except RefusedError as error:
+                refusal = error.refusal
+                self._reporter.fail(state, refusal.reason, refusal.message, permanent=refusal.permanent)
+
+    def finish(self, state: GangState, gang: Gang) -> None:
+        """Begin to stop what still runs and to store the outputs."""
+        self._adopt(state, gang)
+        running = {key: pod for key, pod in self._view.pods_of(gang.id).items() if main_state(pod).terminated is None}
+        self._errands.spawn(self._finish(state, running, gang.spec.policy.grace_seconds), name=f"finish {gang.id}")
+
+    async def stop(self, gang_id: GangId, grace_seconds: float, clean: Clean) -> None:
+        """Begin to take a gang down; a later call with a shorter grace period shortens it."""
+        state = self._gangs.state(gang_id)
+        if state.taking_down is not None and not state.taking_down.done():
+            if self._binder.knows(gang_id):
+                return  # its pods have their own grace period, which nobody here may shorten
+            # Pods the first order is still reading are not marked yet; asking twice does no harm.
+            await self._remover.ask_to_end(self._remover.going(state, clean).values(), grace_seconds)
+            return
+        state.taking_down = self._errands.spawn(self._take_down(state, grace_seconds, clean), name=f"stop {gang_id}")
+        state.changed.set()
+
+    async def _launch(self, state: GangState, gang: Gang) -> None:
+        self._adopt(state, gang)
+        await self._launcher.adopt(state, gang)
+        missing = self._missing(state, gang)
+        self._release_unlisted(state, gang)
+        now = startable(gang, missing, self._view.pods_of(gang.id))
+        if now:
+            await self._volumes.give_nodes(state.namespace, claims_of_gang(gang, now, self._view.nodes))
+            await self._launcher.launch(state, gang, now)
+        waited, state.deferred = state.deferred, len(now) < len(missing)
+        if state.deferred and not waited:
+            self._errands.spawn(self._launch_rest(state), name=f"launcher of {gang.id}")
+
+    async def _launch_rest(self, state: GangState) -> None:
+        while state.deferred and await until_workers_reachable(state, self._view):
+            await insistently(lambda: self.run(state))
+
+    def _adopt(self, state: GangState, gang: Gang) -> None:
+        unheard = {} if state.ordered else dict(self._view.pods_of(gang.id))
+        if unheard:
+            self._outbox.nodes_changed()  # its pods counted as somebody else's until now
+        state.gang = gang
+        state.name = gang.spec.name
+        state.namespace = self._launcher.namespace_of(gang)
+        for earlier in self._view.gangs():
+            if earlier.job_id == gang.id.job_id and earlier.attempt < gang.id.attempt:
+                # A pod of an attempt that was over, created by a life that ended in between.
+                self._reporter.delete_late(self._view.pods_of(earlier).values())
+        for key, pod in unheard.items():
+            self._reporter.pod_changed(key, pod, gone=False)
+
+    def _missing(self, state: GangState, gang: Gang) -> list[GangReplica]:
+        """Return the replicas that have no pod and never had one; those that lost theirs are reported."""
+        present = self._view.pods_of(gang.id)
+        missing = []
+        for replica in gang.replicas:
+            key = ReplicaKey(gang.id, replica.id, replica.incarnation)
+            if key in present or key in state.created - state.seen:
+                continue
+            if replica.started or key in state.seen:
+                self._reporter.lose(state, key)
+            else:
+                missing.append(replica)
+        return missing
+
+    def _release_unlisted(self, state: GangState, gang: Gang) -> None:
+        listed = {ReplicaKey(gang.id, replica.id, replica.incarnation) for replica in gang.replicas}
+        surplus = {
+            key: pod
+            for key, pod in self._view.pods_of(gang.id).items()
+            if key not in listed and key not in state.leaving
+        }
+        if surplus:
+            state.leaving.update(surplus)
+            release = self._remover.let_go(state, surplus, gang.spec.policy.grace_seconds)
+            self._errands.spawn(release, name=f"shrink {gang.id}")
+
+    async def _finish(self, state: GangState, pods: dict[ReplicaKey, Pod], grace_seconds: float) -> None:
+        await insistently(lambda: self._remover.let_go(state, pods, grace_seconds))
+        while any(key in self._view.pods_of(state.gang_id) for key in pods):
+            state.changed.clear()
+            await state.changed.wait()
+        if not await self._store_outputs(state):
+            return
+        if state.first(None, "stored"):
+            job_id, attempt = state.gang_id
+            self._outbox.tell(OutputsStored(job_id=job_id, at=self._clock.now(), attempt=attempt))
+
+    async def _store_outputs(self, state: GangState) -> bool:
+        """Have the results stored, if there are any to store; a failure is told."""
+        gang = state.gang
+        if gang is None or not gang.spec.outputs:
+            return True
+        lead = ReplicaId(gang.spec.lead_role, 0)
+        failure: Refusal | None = None
+
+        async def store() -> None:
+            nonlocal failure
+            failure = await self._outputs.store(state, lead)
+
+        await insistently(store)
+        if failure is not None and state.taking_down is None:
+            self._reporter.fail(state, failure.reason, failure.message, permanent=failure.permanent)
+        return failure is None
+
+    async def _take_down(self, state: GangState, grace_seconds: float, clean: Clean) -> None:
+        async with state.lock:  # a launch under way ends first: what it created must be known to be removed
+            pods = self._remover.going(state, clean)
+        if self._binder.recall(state):
+            await insistently(lambda: self._binder.evict(state, grace_seconds))
+            self._binder.forget(state.gang_id)
+            self._end(state)
+            return
+        for pod in pods.values():
+            state.name = state.name or pod.metadata.labels.get(names.JOB, "")
+            state.namespace = state.namespace or pod.metadata.namespace
+        had_pods = bool(pods or state.created)
+        if had_pods:
+            await insistently(lambda: self._remover.let_go(state, pods, grace_seconds))
+        if clean is Clean.NONE:
+            await insistently(lambda: self._remover.put_to_rest(state, grace_seconds))
+        await insistently(lambda: self._remover.remove_rest(state, grace_seconds))
+        if state.name and clean is not Clean.LEAVE:  # what goes on still needs its name
+            await insistently(lambda: self._launcher.remove_shared(state))
+        elif not state.name:
+            await insistently(lambda: self._launcher.remove_strays(state.gang_id.job_id))
+        self._end(state)
+
+    def _end(self, state: GangState) -> None:
+        self._gangs.end(state.gang_id)
+        job_id, attempt = state.gang_id
+        self._outbox.tell(GangStopped(job_id=job_id, at=self._clock.now(), attempt=attempt))

@@ -1,0 +1,183 @@
+"""Turns what the cluster shows into what the controller hears; each fact is told once in a life of the engine.
+
+The view calls it with every pod that changes. What a pod's state means is decided in ``news``; which of it is new, and
+what else must be done about it, is decided here. It orders nothing but the end of pods that should not be.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from gangline.engines.kubernetes.capacity import pod_requests
+from gangline.engines.kubernetes.errands import Errands, insistently
+from gangline.engines.kubernetes.foreign.binding import Binder
+from gangline.engines.kubernetes.gangs import Gangs, GangState
+from gangline.engines.kubernetes.listening import Listener
+from gangline.engines.kubernetes.names import ReplicaKey
+from gangline.engines.kubernetes.news import Circumstances, pod_news, refused_by_node, replica_lost
+from gangline.engines.kubernetes.outbox import Outbox
+from gangline.engines.kubernetes.removal import Remover, may_outlive
+from gangline.engines.kubernetes.starts import Starts
+from gangline.engines.kubernetes.stuck import stuck_reason
+from gangline.engines.kubernetes.watch import ClusterView
+from gangline.kube import KubeClient, Pod
+from gangline.lifecycle.events import (
+    DownloadStarted,
+    GangEvent,
+    GangFailed,
+    ReplicaExited,
+    ReplicaLost,
+    ReplicaStarted,
+)
+from gangline.model import Clock, ReplicaId, Resources
+
+_REFUSAL_SECONDS = 30.0
+"""How long a place that a kubelet refused counts as taken."""
+_STUCK_SECONDS = 10.0
+
+
+class Reporter:
+    """Reports what becomes of gangs."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        view: ClusterView,
+        gangs: Gangs,
+        outbox: Outbox,
+        errands: Errands,
+        *,
+        remover: Remover,
+        binder: Binder,
+        listener: Listener,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._view = view
+        self._gangs = gangs
+        self._outbox = outbox
+        self._errands = errands
+        self._remover = remover
+        self._binder = binder
+        self._listener = listener
+        self._clock = clock
+        self._starts = Starts(outbox.tell)
+        self._refused: dict[str, tuple[float, Resources]] = {}
+
+    def pod_changed(self, key: ReplicaKey, pod: Pod, *, gone: bool) -> None:
+        """Take in the present state of a pod, or that it is no longer there."""
+        if self._binder.knows(key.gang_id):
+            self._foreign_changed(key, pod, gone=gone)
+            return
+        if self._gangs.has_ended(key.gang_id):
+            if not gone and not self._gangs.is_kept(key):
+                self.delete_late([pod])
+            return
+        state = self._gangs.state(key.gang_id)
+        if not state.ordered and may_outlive(pod):
+            return  # it is heard when somebody orders its gang; most likely its job ended long ago
+        state.seen.add(key)
+        state.changed.set()
+        if state.taking_down is not None and not gone and key not in state.leaving | state.kept:
+            state.leaving.add(key)
+            self.delete_late([pod])
+        around = Circumstances(
+            now=self._clock.now(),
+            ordered_away=key in state.leaving,
+            gone=gone,
+            node_lost=self._view.is_node_lost(pod.spec.node_name),
+        )
+        for event in pod_news(key, pod, around):
+            self._tell_if_new(state, key, pod, event, readable=not (gone or around.node_lost))
+        if pod.metadata.deletion_timestamp is not None and not gone and key not in state.leaving | state.collected:
+            self._errands.spawn(self._remover.collect(state, key, pod), name=f"keep log of {pod.metadata.name}")
+
+    def node_lost(self, name: str) -> None:
+        """Take in that nobody has heard of a node for too long."""
+        for gang_id in self._view.gangs():
+            for key, pod in tuple(self._view.pods_of(gang_id).items()):
+                if pod.spec.node_name == name:
+                    self.pod_changed(key, pod, gone=False)
+
+    def lose(self, state: GangState, key: ReplicaKey) -> None:
+        """Report a replica whose pod is gone and of whose end nothing is known."""
+        if state.first(key, "ended"):
+            self._outbox.tell(replica_lost(key, "its pod is gone", at=self._clock.now()))
+
+    def fail(self, state: GangState, reason: str, message: str, *, permanent: bool = False) -> None:
+        """Report that a gang cannot be had as it was ordered."""
+        if state.first(None, "failed"):
+            state.changed.set()
+            job_id, attempt = state.gang_id
+            self._outbox.tell(
+                GangFailed(
+                    job_id=job_id,
+                    at=self._clock.now(),
+                    attempt=attempt,
+                    reason=reason,
+                    message=message,
+                    permanent=permanent,
+                )
+            )
+
+    def delete_late(self, pods: Iterable[Pod]) -> None:
+        """Remove pods that came when nobody wanted them any more."""
+        late = tuple(pods)
+        self._errands.spawn(insistently(lambda: self._remover.ask_to_end(late, 0)), name="late pods")
+
+    def refused_places(self) -> Mapping[str, Resources]:
+        """What kubelets turned away lately, by node."""
+        now = asyncio.get_running_loop().time()
+        self._refused = {name: entry for name, entry in self._refused.items() if entry[0] > now}
+        return {name: amount for name, (_, amount) in self._refused.items()}
+
+    async def look_for_stuck(self) -> None:
+        """Find pods that wait for something that will not come, such as a volume: only their events tell."""
+        while True:
+            await asyncio.sleep(_STUCK_SECONDS)
+            for state in self._gangs.all():
+                for key, pod in tuple(self._view.pods_of(state.gang_id).items()):
+                    if key in state.leaving or (None, "failed") in state.told or self._binder.knows(state.gang_id):
+                        continue
+                    reason = await stuck_reason(self._client, pod, now=self._clock.now())
+                    if reason is not None:
+                        self.fail(state, reason.reason, f"{key.replica}: {reason.message}")
+
+    def _foreign_changed(self, key: ReplicaKey, pod: Pod, *, gone: bool) -> None:
+        state = self._gangs.state(key.gang_id)
+        self._binder.pod_changed(state, key, pod, gone=gone)
+        if refused_by_node(pod) and state.first(key, "refused"):
+            self._remember_refusal(pod)
+
+    def _tell_if_new(self, state: GangState, key: ReplicaKey, pod: Pod, event: GangEvent, *, readable: bool) -> None:
+        match event:
+            case GangFailed():
+                self.fail(state, event.reason, event.message, permanent=event.permanent)
+            case DownloadStarted():
+                if state.first(None, "downloading"):
+                    self._outbox.tell(event)
+            case ReplicaStarted():
+                if state.first(key, "started"):
+                    if state.gang is not None and key.replica == ReplicaId(state.gang.spec.lead_role, 0):
+                        self._listener.begin(key, pod)
+                    self._starts.note(state, event)
+            case ReplicaExited() | ReplicaLost():
+                if state.first(key, "ended"):
+                    self._starts.flush(key.gang_id)
+                    self._tell_end(key, pod, event, readable=readable)
+
+    def _tell_end(self, key: ReplicaKey, pod: Pod, event: ReplicaExited | ReplicaLost, *, readable: bool) -> None:
+        """Tell how a replica ended, behind the numbers it reported; nobody waits for those that nobody can read."""
+        if isinstance(event, ReplicaExited) and readable:
+            self._outbox.tell_after(event, self._listener.hear_out(key, pod))
+            return
+        self._listener.forget(key)
+        if refused_by_node(pod):
+            self._remember_refusal(pod)
+        self._outbox.tell(event)
+
+    def _remember_refusal(self, pod: Pod) -> None:
+        """Count the refused place as taken for a while: whoever took it may not be in sight yet."""
+        loop = asyncio.get_running_loop()
+        self._refused[pod.spec.node_name] = (loop.time() + _REFUSAL_SECONDS, pod_requests(pod))
+        self._outbox.nodes_changed()
+        loop.call_later(_REFUSAL_SECONDS, self._outbox.nodes_changed)

@@ -1,0 +1,127 @@
+"""Jobs are kept to the nodes of their volumes, as these come, go and change."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import pytest
+
+from gangline.engines.kubernetes.confining import Confinement
+from gangline.engines.kubernetes.errands import Errands
+from gangline.engines.kubernetes.foreign.volumes import Volumes
+from gangline.kube import KubeError
+from gangline.model import Job, NodeRequirement
+from gangline.testing.builders import make_job, make_role, make_running_job, make_spec
+from tests.engines.kubernetes.foreign.builders import NAMESPACE
+from tests.engines.kubernetes.foreign.test_volumes import Storage
+
+WAITING = make_job(labels={"gangline.dev/volume": "data"}, tenant=NAMESPACE)
+PLAIN = make_job(job_id="job-2", name="plain")
+
+
+class Cluster(Storage):
+    """A storage that counts what it is asked, and may be away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.away = False
+
+    async def get(self, *arguments: object, **fields: object) -> object:
+        self.reads += 1
+        if self.away:
+            raise KubeError("away")
+        return await super().get(*arguments, **fields)  # type: ignore[arg-type]  # handed on as it is
+
+
+class Subject:
+    """A confinement and how often it said that something changed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.errands = Errands()
+        self.changed = asyncio.Event()
+        self.confinement = Confinement(
+            Volumes(cluster),  # type: ignore[arg-type]  # the fake
+            self.errands,
+            namespace_of=str,
+            changed=self.changed.set,
+            again_seconds=0.0,
+        )
+
+    async def terms(self, job: Job = WAITING) -> object:
+        """What the job's first role is kept to."""
+        (found,) = await self.confinement.confine([job])
+        rule = found.spec.roles[0].placement
+        return rule.node_affinity if rule is not None else None
+
+    async def until_changed(self) -> None:
+        async with asyncio.timeout(60):
+            await self.changed.wait()
+        self.changed.clear()
+
+
+def on(node: str) -> object:
+    return ((NodeRequirement(key="host", values=(node,)),),)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster()
+    cluster.claim(volumeName="disk")
+    cluster.volume("disk", "node-1")
+    return cluster
+
+
+@pytest.fixture
+async def subject(cluster: Cluster) -> AsyncIterator[Subject]:
+    subject = Subject(cluster)
+    yield subject
+    await subject.errands.close()
+
+
+async def test_a_waiting_job_is_kept_to_the_nodes_of_its_volume_and_others_are_left_alone(subject: Subject) -> None:
+    found = await subject.confinement.confine([PLAIN, WAITING])
+    assert [job.id for job in found] == [PLAIN.id, WAITING.id]
+    assert next(iter(found)) is PLAIN
+    assert await subject.terms() == on("node-1")
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        pytest.param(lambda cluster: cluster.objects.clear(), id="the claim is not there"),
+        pytest.param(lambda cluster: cluster.volume("disk", None), id="the volume is reached from everywhere"),
+        pytest.param(lambda cluster: setattr(cluster, "away", True), id="the cluster does not answer"),
+    ],
+)
+async def test_a_job_is_left_alone_when(cluster: Cluster, subject: Subject, prepare: Callable[[Cluster], None]) -> None:
+    prepare(cluster)
+    assert await subject.terms() is None
+
+
+async def test_jobs_that_run_ask_nothing(cluster: Cluster, subject: Subject) -> None:
+    running = make_running_job(WAITING.spec)
+    assert await subject.confinement.confine([PLAIN, running]) == [PLAIN, running]
+    assert cluster.reads == 0
+
+
+async def test_a_running_job_that_may_grow_is_kept_too(subject: Subject) -> None:
+    spec = make_spec(roles=(make_role(maximum=4),), labels=WAITING.spec.labels, tenant=NAMESPACE)
+    assert await subject.terms(make_running_job(spec)) == on("node-1")
+
+
+async def test_a_volume_that_changes_is_noticed(cluster: Cluster, subject: Subject) -> None:
+    await subject.terms()
+    cluster.volume("disk", "node-0")
+    await subject.until_changed()
+    assert await subject.terms() == on("node-0")
+
+
+async def test_nobody_looks_any_more_when_nobody_waits(cluster: Cluster, subject: Subject) -> None:
+    await subject.terms()
+    await subject.until_changed()  # it forgets what it knows now and then, so that whoever waits asks again
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "claims of waiting jobs"))
+    reads = cluster.reads
+    assert await subject.terms(replace(WAITING, spec=PLAIN.spec)) is None
+    assert cluster.reads == reads
