@@ -61,11 +61,23 @@ class ClusterService:
                 try:
                     await asyncio.wait({leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
                     if leading.done():
-                        leading.result()
+                        self._check_outcome(leading)
                 finally:
                     for task in (leading, stopping):
                         task.cancel()
                     await asyncio.gather(leading, stopping, return_exceptions=True)
+
+    def _check_outcome(self, leading: "asyncio.Task[None]") -> None:
+        """Raise the one reason why leading came to an end; the others are its consequences."""
+        try:
+            leading.result()
+        except BaseExceptionGroup as group:
+            error: BaseException = group
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            if isinstance(error, KubeError):
+                raise refusal_of(error, context=self.context) from group
+            raise error from group
 
     async def _check_installed(self, client: KubeClient) -> None:
         """Say at once that the custom resources are missing or forbidden, instead of retrying for ever."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,9 @@ class Exchange:
     now: float
 
 
+Handler = Callable[[Any, Exchange], Answer | None]
+
+
 class Service:
     """The requests of one server."""
 
@@ -64,7 +68,7 @@ class Service:
         self.address = address
         self.store = Store(agreement)
         self.coordinator = Coordinator(address, servers, agreement, lease_seconds=settings.lease_seconds)
-        self._table: dict[type, Callable[[Any, Exchange], Answer | None]] = {
+        self._table: dict[type, Handler] = {
             m.Push: self._push,
             m.Pull: self._pull,
             m.Hello: self._hello,
@@ -91,12 +95,11 @@ class Service:
             m.TakeOver: self._take_over,
             m.Persist: self._persist,
         }
+        self._table |= {kind: partial(self._as_lead, self._table[kind]) for kind in FOR_THE_LEAD}
 
     def handle(self, request: m.Request, exchange: Exchange) -> Answer | None:
         """Answer one request; None when it has to wait."""
         try:
-            if type(request) in FOR_THE_LEAD and not self._may_answer(request, exchange):
-                return None
             return self._table[type(request)](request, exchange)
         except ParameterServerError as error:
             return Answer(m.Failed(error.code, str(error)))
@@ -108,12 +111,12 @@ class Service:
         if caller.image:
             caller.image.close()
 
-    def _may_answer(self, request: m.Request, exchange: Exchange) -> bool:
+    def _as_lead(self, handle: Handler, request: m.Request, exchange: Exchange) -> Answer | None:
         if isinstance(request, m.Join) and request.map:
             # Workers carry the map in force to a lead that missed it: one that came back from an older snapshot, or
             # one that has not yet been told that it leads.
             self.coordinator.adopt(request.map, exchange.now)
-        return self.coordinator.may_answer()
+        return handle(request, exchange) if self.coordinator.may_answer() else None
 
     def _push(self, push: m.Push, exchange: Exchange) -> Answer:
         held = self.store.find(push.blocks, push.map_version, to_change=True)

@@ -46,6 +46,8 @@ async def stream_answer(
         await asyncio.wait((pump,))
     finally:
         pump.cancel()
+    if pump.cancelled() and request.transport is not None:
+        request.transport.close()  # the service stops: a stream that is cut short must not look whole
     if not pump.cancelled() and (error := pump.exception()) is not None:
         raise error
     return response

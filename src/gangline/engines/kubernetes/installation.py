@@ -245,6 +245,9 @@ def _controller_pod(wanted: Installation) -> Plain:
     }
     return {
         "serviceAccountName": CONTROLLER_NAME,
+        # The controller is then not process 1, to which the kernel delivers no signal before it is handled: one that
+        # is told to stop while it starts would sit out the whole grace period.
+        "shareProcessNamespace": True,
         "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [apart]}},
         "securityContext": {
             "runAsNonRoot": True,
