@@ -3,12 +3,15 @@
 Run: python bench/local_overhead.py [ROUNDS] [SECONDS]. The bar is 1 %. One after the other, two runs of the same
 program differ by far more than that wherever a machine has neighbours. So both run at the same time and take turns on
 one core every few milliseconds: whatever else happens to that core happens to both. Compared is the work that each did
-per second of its own CPU time; whatever the engine and the keeper of the replica used meanwhile is added. The fixed
-cost of a start is not part of it (bench/local_start.py).
+per second of its own CPU time; whatever the engine and the keeper of the replica used of a core meanwhile is added.
+How fast a Python runs also depends on where its memory happens to lie, by some percent from start to start, so both
+get the same environment and addresses that are not drawn (``setarch`` of util-linux). The median of many short rounds
+is given with its 95 % interval. The fixed cost of a start is not part of it (bench/local_start.py).
 """
 
 import asyncio
 import os
+import platform
 import resource
 import statistics
 import subprocess
@@ -40,8 +43,9 @@ while time.time() < began + seconds:
         print("step", work, "total", total, flush=True)
 print("work", work, time.process_time() - cpu, flush=True)
 """
+SAME_MEMORY = ("setarch", platform.machine(), "-R", "env", "-i", "PYTHONHASHSEED=0")
 TICKS = os.sysconf("SC_CLK_TCK")
-LEAD_SECONDS = 1.5
+LEAD_SECONDS = 0.7
 """How long before the first step both programs are started: nobody should start while the other one works."""
 
 
@@ -50,9 +54,9 @@ class WallClock:
         return Timestamp(time.time())
 
 
-def work_per_second(last_line: str) -> tuple[float, float]:
+def work_per_second(last_line: str) -> float:
     _, work, cpu = last_line.split()
-    return int(work) / float(cpu), float(cpu)
+    return int(work) / float(cpu)
 
 
 def keeper_seconds() -> float:
@@ -74,10 +78,10 @@ def own_seconds() -> float:
 
 
 async def one_round(engine: LocalEngine, news: NewsReader, number: int, seconds: float) -> tuple[float, float]:
-    """Return how much more work the bare program did, and the platform's own share of the replica's CPU time."""
+    """Return how much more work the bare program did, and what the platform used of a core meanwhile."""
     node = (await engine.nodes())[0].name
     began = str(time.time() + LEAD_SECONDS)
-    command = (sys.executable, "-c", PROGRAM, began, str(seconds))
+    command = (*SAME_MEMORY, sys.executable, "-c", PROGRAM, began, str(seconds))
     gang = place(make_spec(roles=(make_role(command=(*command, "any")),)), node, job_id=f"overhead-{number}")
     await engine.run(gang)
     first = [line.text async for line in engine.logs(LogQuery(job_id=gang.id.job_id, tail=1))]
@@ -86,16 +90,16 @@ async def one_round(engine: LocalEngine, news: NewsReader, number: int, seconds:
         first = [line.text async for line in engine.logs(LogQuery(job_id=gang.id.job_id, tail=1))]
     bare = await asyncio.create_subprocess_exec(*command, first[0].split()[1], stdout=subprocess.PIPE)
     await asyncio.sleep(float(began) - time.time())
-    platform = own_seconds() + keeper_seconds()
+    used = own_seconds() + keeper_seconds()
     output = (await bare.communicate())[0].decode()
-    platform = own_seconds() + keeper_seconds() - platform
+    used = own_seconds() + keeper_seconds() - used
     await news.wait_for(ReplicaExited, count=number + 1)
     lines = [line.text async for line in engine.logs(LogQuery(job_id=gang.id.job_id, tail=1))]
     await engine.stop(gang.id, 1.0)
     await news.wait_for(GangStopped, count=number + 1)
-    bare_rate, _ = work_per_second(output.splitlines()[-1])
-    rate, cpu = work_per_second(lines[-1])
-    return bare_rate / rate - 1, platform / cpu
+    bare_rate = work_per_second(output.splitlines()[-1])
+    rate = work_per_second(lines[-1])
+    return bare_rate / rate - 1, used / seconds
 
 
 async def main(rounds: int, seconds: float) -> None:
@@ -105,14 +109,15 @@ async def main(rounds: int, seconds: float) -> None:
         found = [await one_round(engine, news, number, seconds) for number in range(rounds)]
         await news.close()
         await engine.close()
-    slower = [100 * each for each, _ in found]
-    low, middle, high = statistics.quantiles(slower, n=4)
-    platform = 100 * statistics.median(share for _, share in found)
-    print(f"the program itself   {middle:+.2f} % (quartiles {low:+.2f}, {high:+.2f})")
-    print(f"engine and keeper    {platform:+.2f} % of its CPU time")
-    print(f"overhead             {middle + platform:+.2f} %")
+    slower = sorted(100 * each for each, _ in found)
+    middle, margin = statistics.median(slower), round(0.98 * len(slower) ** 0.5)
+    low, high = slower[max(0, rounds // 2 - margin)], slower[min(rounds - 1, rounds // 2 + margin)]
+    share = 100 * statistics.median(used for _, used in found)
+    print(f"the program itself   {middle:+.2f} % (95 % interval of the median {low:+.2f}, {high:+.2f})")
+    print(f"engine and keeper    {share:+.2f} % of a core")
+    print(f"overhead             {middle + share:+.2f} %")
 
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    asyncio.run(main(int(given[0]) if given else 12, float(given[1]) if given[1:] else 5.0))
+    asyncio.run(main(int(given[0]) if given else 60, float(given[1]) if given[1:] else 1.0))

@@ -77,9 +77,10 @@ class MetricKeeper:
             await asyncio.gather(self._flushing, return_exceptions=True)
         await self.flush()
 
-    async def flush(self) -> None:
-        """Write what has changed; what cannot be written now is tried again next time."""
-        dirty, self._dirty = self._dirty, set()
+    async def flush(self, only: JobId | None = None) -> None:
+        """Write what has changed, of one job or of all; what cannot be written now is tried again next time."""
+        dirty = self._dirty & {only} if only is not None else self._dirty
+        self._dirty = self._dirty - dirty
         for job_id in dirty:
             try:
                 await self._write(job_id)

@@ -130,6 +130,8 @@ class KubernetesStore:
         if kept.job.version != job.version:
             raise StaleVersionError("job", job.id, expected=job.version, found=kept.job.version)
         journal = appended(kept.journal, records)
+        if job.finished:
+            await self._metrics.flush(job.id)  # whoever sees that it is over may look at once
         try:
             kept = await self._save_spec(kept, job)
             body = kept.with_status(job, journal)
