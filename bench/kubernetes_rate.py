@@ -249,6 +249,7 @@ async def idle(client: KubeClient, kubeconfig: Path, pods: int, seconds: float) 
     async def fill_and_measure(namespace: str) -> float:
         bodies = [pod(f"p-{number}", node) for number, node in zip(range(pods), itertools.cycle(names), strict=False)]
         await measured(client, namespace, pods, lambda: create_all(client, namespace, bodies))
+        await all_running(client, namespace)
         command = [sys.executable, __file__, "--controller", str(kubeconfig), namespace]
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         try:
@@ -271,6 +272,12 @@ async def idle(client: KubeClient, kubeconfig: Path, pods: int, seconds: float) 
     figures: dict[str, float] = {"nodes": len(names), "pods": pods}
     await with_namespace(client, fill_and_measure)
     return figures
+
+
+async def all_running(client: KubeClient, namespace: str) -> None:
+    """Wait until the pretended kubelets have started every pod: until then there is always something new."""
+    while (await client.list(PODS, namespace=namespace, fields={"status.phase": "Pending"})).items:  # noqa: ASYNC110
+        await asyncio.sleep(5)
 
 
 def process_cpu_seconds(number: int) -> float:
