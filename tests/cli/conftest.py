@@ -1,5 +1,6 @@
 """The command line as its users meet it: real processes, a home of their own, a service they start themselves."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gangline.cli.main import run
+from gangline.errors import NotFoundError
 from gangline.sdk import Client
 from gangline.sdk.background import address_of, running_process, stop_service
 from gangline.settings import Settings
@@ -56,7 +58,8 @@ class Shell:
         if running_process(self.settings.socket) is not None:
             client = Client(address_of(self.settings), settings=self.settings)
             for job in client.list(limit=None):
-                client.delete(job.id)
+                with contextlib.suppress(NotFoundError):  # it was on its way out already
+                    client.delete(job.id)
             stop_service(self.settings)
 
 

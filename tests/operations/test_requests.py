@@ -9,6 +9,7 @@ from gangline.errors import ConflictError, InvalidInputError, InvalidTransitionE
 from gangline.lifecycle.events import HaltRequested
 from gangline.model import DEFAULT_TENANT, Job, JobId, Phase, RoleName, Tenant
 from gangline.operations import Desk
+from gangline.storage.interface import JobPage, JobQuery
 from gangline.testing.builders import make_role, make_running_job, make_spec
 from tests.operations.fakes import Office, at
 
@@ -110,6 +111,22 @@ async def test_prune_deletes_what_finished_long_ago_and_nothing_else(office: Off
     assert all(job.deleting for job in pruned)
     again = await operations.prune(office.desk(), DEFAULT_TENANT, finished_before=at(50))
     assert again == ()
+
+
+async def test_prune_goes_on_when_a_job_is_gone_meanwhile(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        await operations.submit(office.desk(), JobId(f"job-{number}"), make_spec(f"old-{number}"))
+        await operations.cancel(office.desk(), DEFAULT_TENANT, f"old-{number}")
+    listed = office.store.list
+
+    async def list_and_lose_one(query: JobQuery) -> JobPage:
+        page = await listed(query)
+        await office.store.remove(JobId("job-1"))
+        return page
+
+    monkeypatch.setattr(office.store, "list", list_and_lose_one)
+    pruned = await operations.prune(office.desk(), DEFAULT_TENANT, finished_before=at(50))
+    assert {job.name for job in pruned} == {"old-0", "old-2"}
 
 
 async def test_prune_reads_every_page(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
 """Asking for a change of a job's life. The lifecycle decides what the request means; the controller carries it out."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gangline.errors import ConflictError, StaleVersionError
+from gangline.errors import ConflictError, NotFoundError, StaleVersionError
 from gangline.lifecycle import advance
 from gangline.lifecycle.events import (
     CancelRequested,
@@ -62,8 +63,9 @@ async def prune(desk: Desk, tenant: Tenant, *, finished_before: Timestamp) -> tu
     while True:
         page = await desk.store.list(query)
         for job in page.jobs:
-            if not job.deleting:
-                pruned.append(await _change(desk, job, lambda job, at: DeleteRequested(job_id=job.id, at=at)))
+            with contextlib.suppress(NotFoundError):  # somebody else was quicker
+                if not job.deleting:
+                    pruned.append(await _change(desk, job, lambda job, at: DeleteRequested(job_id=job.id, at=at)))
         if page.next is None:
             break
         query = replace(query, after=page.next)
