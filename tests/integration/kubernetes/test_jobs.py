@@ -3,17 +3,26 @@
 from collections import Counter
 
 from gangline.engines.interface import LogQuery
+from gangline.engines.kubernetes import names
 from gangline.kube import CONFIG_MAPS, SERVICES
 from gangline.lifecycle.events import DeleteRequested, HaltRequested
 from gangline.model import NodeRequirement, NodeRule, Phase, PlacementRule, Prefer, Resources, Retry, RoleSpec
 from gangline.testing.builders import make_role
 from tests.integration.kubernetes.subject import SMALL
-from tests.integration.kubernetes.world import SERVE, World, shell
+from tests.integration.kubernetes.world import SERVE, World, eventually, shell
 
 
 async def test_two_roles_run_and_complete_and_leave_nothing_but_their_logs(world: World) -> None:
-    script = "echo $GANGLINE_ROLE $GANGLINE_RANK of $GANGLINE_WORLD_SIZE; nslookup ${GANGLINE_ADDRESS%:*} | tail -2"
+    script = "echo $GANGLINE_ROLE $GANGLINE_RANK of $GANGLINE_WORLD_SIZE; until [ -e /tmp/end ]; do sleep 0.1; done"
     job_id = await world.submit(shell(script, "chief"), shell(SERVE, "ps", replicas=2))
+
+    async def all_spoke() -> bool:
+        lines = Counter([line.text async for line in world.engine.logs(LogQuery(job_id=job_id))])
+        return (lines["chief 0 of 1"], lines["serving"]) == (1, 2)
+
+    await eventually(all_spoke)
+    (chief,) = [pod.metadata.name for pod in await world.pods() if pod.metadata.labels[names.ROLE] == "chief"]
+    await world.client.execute(chief, ["touch", "/tmp/end"], namespace=world.namespace)
     job = await world.phase(job_id, Phase.COMPLETED)
     job = await world.until(job_id, lambda job: not job.holding)
     assert [entry.phase for entry in job.history] == [
