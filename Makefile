@@ -51,8 +51,9 @@ chaos: setup
 	$(BIN)/python examples/mnist/data.py data/mnist
 	$(BIN)/python examples/mnist/chaos.py --data data/mnist
 
+# With the benchmarks of the simulator: make bench TRACES=directory of the public traces
 bench: setup
-	$(BIN)/python bench/all.py
+	$(if $(TRACES),GANGLINE_TRACES=$(TRACES) )$(BIN)/python bench/all.py
 
 cluster-up: setup
 	$(BIN)/python -m gangline.testing.cluster up

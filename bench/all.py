@@ -2,7 +2,8 @@
 
     python bench/all.py [NAME ...]        for example: python bench/all.py local_start store_list
 
-Without names, all that need neither a GPU, a cluster nor trace files are run. docs/benchmarks.md keeps the figures.
+Without names, all that need neither a GPU nor a cluster are run; those of the simulator only if GANGLINE_TRACES names
+the directory of the public traces. docs/benchmarks.md keeps the figures.
 """
 
 import os
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from traces import VARIABLE
 
 HERE = Path(__file__).parent
 ALONE = (
@@ -24,13 +27,14 @@ ALONE = (
     "scheduling_cycle",
 )
 """What runs anywhere. The others say at their top what they need."""
+WITH_TRACES = ("simulator_openb", "simulator_pollux", "simulator_philly")
 
 
 def main() -> int:
-    names = sys.argv[1:] or ALONE
+    names = sys.argv[1:] or (*ALONE, *(WITH_TRACES if os.environ.get(VARIABLE) else ()))
     unknown = [name for name in names if not (HERE / f"{name}.py").exists()]
     if unknown:
-        known = ", ".join(sorted(path.stem for path in HERE.glob("*.py") if path.stem != "all"))
+        known = ", ".join(sorted(path.stem for path in HERE.glob("*.py") if path.stem not in ("all", "traces")))
         print(f"no benchmark named {unknown[0]}; there are {known}", file=sys.stderr)
         return 2
     load = os.getloadavg()[0]

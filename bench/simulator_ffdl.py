@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
+from traces import traces_folder
+
 from gangline.model import ACTIVE_PHASES, PlacementRule, Prefer
 from gangline.simulator import RULES, Outcome, Setup, new_figure, parse_nodes, simulate
 from gangline.simulator.report import LONG_WAIT_SECONDS, gpu_seconds
@@ -262,7 +264,7 @@ def one_by_one_for_days(arrivals: Sequence[Arrival]) -> tuple[list[float], list[
 
 
 def main() -> None:
-    path = Path(sys.argv[1]) / "philly" / "philly.csv.gz"
+    path = traces_folder() / "philly" / "philly.csv.gz"
     out = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parents[1] / "docs" / "experiments"
     out.mkdir(parents=True, exist_ok=True)
     print(f"{BURSTS} bursts of {BURST_JOBS} jobs on {BURST_NODES} nodes of {GPUS_PER_NODE} GPUs")

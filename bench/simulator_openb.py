@@ -5,9 +5,9 @@ Run: python bench/simulator_openb.py TRACES_DIRECTORY [SEEDS]
 
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
+from traces import traces_folder
 
 from gangline.scheduling.plugins.fragmentation import FragmentationGradient
 from gangline.scheduling.plugins.scores import Pack, Spread
@@ -16,7 +16,7 @@ from gangline.simulator.traces import read_openb_nodes, read_openb_pods
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) / "alibaba-openb-2023" / "csv"
+    folder = traces_folder() / "alibaba-openb-2023" / "csv"
     seeds = range(42, 42 + int(sys.argv[2] if len(sys.argv) > 2 else 3))
     nodes = list(read_openb_nodes(folder / "openb_node_list_all_node.csv.gz"))
     pods = list(read_openb_pods(folder / "openb_pod_list_default.csv.gz"))

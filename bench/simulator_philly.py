@@ -7,9 +7,9 @@ The published cluster had 2,490 GPUs; 311 nodes of eight come next to it.
 import sys
 import time
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
+from traces import traces_folder
 
 from gangline.model import Node, NodeName, Resources
 from gangline.simulator.report import summarise, table
@@ -24,7 +24,7 @@ def main() -> None:
     baseline = time.process_time() - begun
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 311
     limit = int(sys.argv[3]) if len(sys.argv) > 3 else None
-    arrivals = list(islice(read_philly(Path(sys.argv[1]) / "philly" / "philly.csv.gz"), limit))
+    arrivals = list(islice(read_philly(traces_folder() / "philly" / "philly.csv.gz"), limit))
     capacity = Resources(cpu_millis=96_000, memory_mib=1_048_576, gpu_millis=8000)
     nodes = [Node(name=NodeName(f"node-{i:03d}"), capacity=capacity) for i in range(count)]
     wall, begun = time.perf_counter(), time.process_time()

@@ -3,8 +3,7 @@
 Run: python bench/simulator_pollux.py TRACES_DIRECTORY
 """
 
-import sys
-from pathlib import Path
+from traces import traces_folder
 
 from gangline.simulator import RULES, TraceFormat, read_workload, summarise
 
@@ -12,7 +11,7 @@ PUBLISHED = {1: 2474, 2: 5145, 3: 3876, 4: 3280}
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) / "pollux-osdi21" / "workloads"
+    folder = traces_folder() / "pollux-osdi21" / "workloads"
     workloads = {number: read_workload(folder / f"workload-{number}.csv", TraceFormat.POLLUX) for number in PUBLISHED}
     print(f"{'workload':>32}" + "".join(f"{number:>16}" for number in PUBLISHED))
     print(f"{'published least attained service':>32}" + "".join(f"{seconds:>14} s" for seconds in PUBLISHED.values()))
