@@ -40,6 +40,7 @@ from gangline.model import (
     Tenant,
     Toleration,
 )
+from gangline.runtime import current
 from gangline.storage.kubernetes import DEFINITIONS
 from gangline.testing.builders import make_role, make_spec
 
@@ -173,14 +174,13 @@ def test_objects_are_as_written(render) -> None:  # type: ignore[no-untyped-def]
     assert json.loads(text) == json.loads(file.read_text(encoding="utf-8"))
 
 
-def test_many_addresses_stand_once_beside_the_pods() -> None:
-    gang = gang_of(make_spec(roles=(make_role(replicas=100),), image="busybox"))
+def test_many_addresses_stand_in_the_pods_as_a_range() -> None:
+    gang = gang_of(make_spec(roles=(make_role(replicas=500),), image="busybox"))
     (pod,) = gang_to_pods(gang, gang.replicas[:1], Surroundings())
-    hosts = gang_to_hosts(gang, Surroundings())
-    assert hosts is not None
-    assert len(json.loads(hosts["data"]["GANGLINE_CLUSTER"])["worker"]) == 100
-    (entry,) = (each for each in pod["spec"]["containers"][0]["env"] if each["name"] == "GANGLINE_CLUSTER")
-    assert entry["valueFrom"]["configMapKeyRef"]["name"] == hosts["metadata"]["name"]
+    environment = {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
+    assert len(environment["GANGLINE_CLUSTER"]) < 100
+    peers = current(environment).cluster["worker"]
+    assert (len(peers), peers[0]) == (500, environment["GANGLINE_ADDRESS"])
 
 
 def test_a_role_is_named_in_its_pods() -> None:

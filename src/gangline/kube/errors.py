@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gangline import errors
+from gangline.kube import compact
 
 
 class KubeError(errors.GanglineError):
@@ -166,7 +167,8 @@ class _WireStatus(msgspec.Struct):
 def error_from_answer(status: int, body: bytes, *, retry_after_seconds: float | None = None) -> ApiError:
     """Build the error a refused request stands for; a body that is no ``Status`` (a proxy's page) is quoted."""
     try:
-        wire = msgspec.json.decode(body, type=_WireStatus)
+        plain = compact.status_from(body)
+        wire = msgspec.convert(plain, _WireStatus) if plain else msgspec.json.decode(body, type=_WireStatus)
     except msgspec.MsgspecError:
         wire = _WireStatus(message=body[:500].decode(errors="replace").strip())
     status = status or wire.code

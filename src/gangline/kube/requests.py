@@ -36,6 +36,7 @@ class Request:
     query: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
     content_type: str = "application/json"
+    accept: str = "application/json"
 
     @property
     def idempotent(self) -> bool:
@@ -124,6 +125,7 @@ def create(
     subresource: str | None = None,
     field_manager: str | None = None,
     dry_run: bool = False,
+    accept: str = "application/json",
 ) -> Request:
     """Create an object, or post to a subresource of one (``name`` and ``subresource`` set)."""
     return Request(
@@ -132,6 +134,7 @@ def create(
         query=_query(fieldManager=field_manager, dryRun="All" if dry_run else None),
         # A subresource takes an object of its own kind (Binding, Eviction), which only the caller knows.
         body=msgspec.json.encode(body if subresource else body_of(resource, body)),
+        accept=accept,
     )
 
 

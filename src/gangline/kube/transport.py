@@ -11,7 +11,7 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ class Transport:
         credential = await self._access.credentials.current()
         connecting = self._streams.ws_connect(
             self._address(request),
-            headers=self._headers(request, credential, accept="*/*"),
+            headers=self._headers(replace(request, accept="*/*"), credential),
             protocols=protocols,
             max_msg_size=0,
             heartbeat=30,
@@ -191,11 +191,9 @@ class Transport:
         # The server may live below a path (as behind a management proxy), which must be kept.
         return self._url.joinpath(request.path.lstrip("/"), encoded=True).with_query(list(request.query))
 
-    def _headers(
-        self, request: Request, credential: Credential, *, accept: str = "application/json"
-    ) -> CIMultiDict[str]:
+    def _headers(self, request: Request, credential: Credential) -> CIMultiDict[str]:
         # Compression costs the server and us more than a cluster's own network gains.
-        headers = CIMultiDict({"Accept": accept, "Accept-Encoding": "identity"})
+        headers = CIMultiDict({"Accept": request.accept, "Accept-Encoding": "identity"})
         headers.extend(self._access.impersonation)
         if request.body is not None:
             headers["Content-Type"] = request.content_type

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from types import MappingProxyType
 from gangline.runtime.errors import ContractError
 
 DEFAULT_GRACE_SECONDS = 30.0
+_RANGE = re.compile(r"(.*)\[(\d+)-(\d+)\](.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,18 @@ def _cluster(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
         raise ContractError("GANGLINE_CLUSTER", text, expected) from error
     if not isinstance(roles, dict) or not all(_is_addresses(addresses) for addresses in roles.values()):
         raise ContractError("GANGLINE_CLUSTER", text, expected)
-    return MappingProxyType({role: tuple(addresses) for role, addresses in roles.items()})
+    return MappingProxyType(
+        {role: tuple(each for entry in entries for each in _spelled_out(entry)) for role, entries in roles.items()}
+    )
+
+
+def _spelled_out(entry: str) -> Iterable[str]:
+    """Every address that an entry stands for: large roles come in ranges, as ``worker-[0-499].job:2222``."""
+    found = _RANGE.fullmatch(entry)
+    if found is None:
+        return (entry,)
+    before, first, last, after = found.groups()
+    return (f"{before}{number}{after}" for number in range(int(first), int(last) + 1))
 
 
 def _is_addresses(value: object) -> bool:

@@ -3,10 +3,14 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gangline.dialects.frameworks import Address, Implementation, hostfile, replica_environment
+from gangline.dialects.frameworks.team import in_ranges
 from gangline.dialects.native import job_from_plain
 from gangline.model import JobSpec, ReplicaId, RoleName
+from gangline.runtime import current
 
 
 def make_job(framework: str = "none", roles: dict[str, object] | None = None, **spec: object) -> JobSpec:
@@ -52,6 +56,30 @@ class TestOwnVariables:
             "evaluator": ["10.0.4.0:2222"],
         }
         assert env["GANGLINE_ADDRESS"] == "10.0.1.1:2222"
+
+    def test_the_names_of_a_large_role_come_in_ranges(self) -> None:
+        job = make_job(roles={"ps": 2, "worker": 40})
+        named = {replica: (f"{replica}.mnist.team.svc", port) for replica, (_, port) in addresses(job).items()}
+        env = replica_environment(job, ReplicaId(RoleName("worker"), 1), addresses=named)
+        assert json.loads(env["GANGLINE_CLUSTER"]) == {
+            "ps": ["ps-0.mnist.team.svc:2222", "ps-1.mnist.team.svc:2222"],
+            "worker": ["worker-[0-39].mnist.team.svc:2222"],
+        }
+
+    @given(
+        st.lists(
+            st.one_of(
+                st.builds("{}-{}.job-1.team.svc:2222".format, st.sampled_from(["a", "b-0"]), st.integers(0, 12)),
+                st.sampled_from(
+                    ["127.0.0.1:2", "127.0.0.2:2", "[::1]:22", "[fe80::1-2]:3", "host:22", "w-01.x:2", "w-1"]
+                ),
+            )
+        )
+    )
+    def test_what_is_written_in_ranges_is_read_as_it_was(self, endpoints: list[str]) -> None:
+        written = in_ranges(endpoints)
+        assert current({"GANGLINE_CLUSTER": json.dumps({"worker": written})}).peers("worker") == tuple(endpoints)
+        assert len(written) <= len(endpoints)
 
     def test_only_present_replicas_are_in_the_cluster(self) -> None:
         job = make_job(roles={"worker": {"replicas": 3, "min": 1}})

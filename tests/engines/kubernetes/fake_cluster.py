@@ -80,6 +80,10 @@ class FakeCluster:
         await self._write(act)
         return self._read(resource, name)
 
+    async def create_unread(self, resource: Resource[Any], body: Mapping[str, Any], **_: object) -> None:
+        """Create, as ``create`` does."""
+        await self.create(resource, body)
+
     async def apply(self, resource: Resource[Any], body: Mapping[str, Any], **_: object) -> Any:
         """Create or replace."""
         name = body["metadata"]["name"]

@@ -136,11 +136,11 @@ def test_an_mpijob_of_the_first_version_needs_no_server_in_its_image() -> None:
     assert kubeflow_mpi.secret(job)["metadata"]["name"] == "pi-shell"
 
 
-def test_a_large_gang_is_told_of_its_peers_by_its_framework_alone() -> None:
+def test_a_large_gang_is_told_of_its_peers_in_ranges_beside_the_list_of_its_framework() -> None:
     document = tfjob({"containers": [{"name": "tensorflow", "image": "acme/train"}]})
     document["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = 60
     job = gang_of(document)
     pod = next(kubeflow_pods(job, job.gang.replicas))
     variables = {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
-    assert "GANGLINE_CLUSTER" not in variables
+    assert json.loads(variables["GANGLINE_CLUSTER"])["worker"] == ["mnist-worker-[0-59].red.svc:2222"]
     assert len(json.loads(variables["TF_CONFIG"])["cluster"]["worker"]) == 60

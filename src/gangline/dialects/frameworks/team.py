@@ -1,7 +1,8 @@
 """Who is in the gang and in which order: the one view of it that every framework's variables are derived from."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +12,10 @@ from gangline.model.spec import SERVICE_ROLES
 Address = tuple[str, int]
 """Host and port."""
 
+_LISTED_ONE_BY_ONE = 32
+"""Up to so many replicas a role's addresses are written out; five hundred pods with five hundred addresses each would
+be twelve megabytes for the server of a cluster to take."""
+_NUMBERED_NAME = re.compile(r"([^.:]*-)(0|[1-9]\d*)([.:].+)")
 _LAUNCHER = RoleName("launcher")
 _WORKER = RoleName("worker")
 
@@ -78,8 +83,16 @@ class Team:
 
     @cached_property
     def cluster_text(self) -> str:
-        """What ``cluster`` returns, as JSON."""
-        return json.dumps(self.cluster())
+        """What ``cluster`` returns, as JSON; the many names of a large role in ranges: ``worker-[0-499].job:2222``.
+
+        ``gangline.runtime`` reads both forms.
+        """
+        return json.dumps(
+            {
+                role: endpoints if len(endpoints) <= _LISTED_ONE_BY_ONE else in_ranges(endpoints)
+                for role, endpoints in self.cluster().items()
+            }
+        )
 
     def cluster(self) -> dict[str, list[str]]:
         """Every role's addresses, by index."""
@@ -91,6 +104,25 @@ class Team:
     def user_setting(self, variable: str) -> str | None:
         """What the user's own environment says, for the few settings that other variables depend on."""
         return self.spec.env.get(variable)
+
+
+def in_ranges(endpoints: Iterable[str]) -> list[str]:
+    """Join neighbours whose names differ by their number alone, and by one; what is no such name stays as it is."""
+    runs: list[tuple[str, int, int, str]] = []
+    for endpoint in endpoints:
+        name = _NUMBERED_NAME.fullmatch(endpoint)
+        before, number, after = (name[1], int(name[2]), name[3]) if name else (endpoint, -1, "")
+        if name and runs and runs[-1] == (before, runs[-1][1], number - 1, after):
+            runs[-1] = (before, runs[-1][1], number, after)
+        else:
+            runs.append((before, number, number, after))
+    return [_run_text(*run) for run in runs]
+
+
+def _run_text(before: str, first: int, last: int, after: str) -> str:
+    if first == last:
+        return f"{before}{first}{after}" if after else before
+    return f"{before}[{first}-{last}]{after}"
 
 
 def _role_order(spec: JobSpec) -> list[RoleName]:

@@ -121,7 +121,7 @@ class KubeflowLauncher:
             if refused.is_set():
                 return
             try:
-                await self._client.create(resource, body)
+                await self._client.create_unread(resource, body)
             except AlreadyExistsError:
                 return
             except ApiError:
@@ -149,7 +149,7 @@ class KubeflowLauncher:
     async def _created(self, state: GangState, job: KubeflowGang, replica: GangReplica, body: Plain) -> bool:
         async with self._slots:
             try:
-                await self._client.create(PODS, body)
+                await self._client.create_unread(PODS, body)
                 return True
             except AlreadyExistsError:
                 return await self._settle(state, job, replica, body)

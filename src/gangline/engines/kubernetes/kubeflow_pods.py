@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gangline.dialects.frameworks import Address, replica_environment
+from gangline.dialects.frameworks import Address, Team, team_environment
 from gangline.dialects.kubeflow import (
     JOB_ROLE_LABEL,
     REPLICA_INDEX_LABEL,
@@ -25,8 +25,6 @@ from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER, Plain, joined, li
 from gangline.kube import OwnerReference
 from gangline.model import Clean, Framework, Gang, GangReplica, ReplicaId, RoleName
 
-_LONGEST_CLUSTER = 1000
-"""From this length on, the addresses of all replicas are left to the framework's own variables."""
 LAUNCHER = RoleName("launcher")
 _METRICS_PATH = "/dev/stdout"
 _EVERY_CONTAINER = frozenset({Framework.PYTORCH, Framework.XGBOOST, Framework.PADDLE})
@@ -66,6 +64,11 @@ class KubeflowGang:
             replica.id: (self.name_of(replica.id) + suffix, spec.role(replica.id.role).port)
             for replica in self.gang.replicas
         }
+
+    @cached_property
+    def team(self) -> Team:
+        """The replicas in the order of their ranks."""
+        return Team.of(self.gang.spec, self.addresses)
 
     def name_of(self, replica: ReplicaId) -> str:
         """The name of a replica's pod and service."""
@@ -180,9 +183,6 @@ def _ports(job: KubeflowGang, role: RoleName, given: list[Plain]) -> list[Plain]
 
 def _environment(job: KubeflowGang, replica: GangReplica) -> dict[str, str]:
     spec = job.gang.spec
-    framework = replica_environment(spec, replica.id, addresses=job.addresses)
-    if len(framework.get("GANGLINE_CLUSTER", "")) > _LONGEST_CLUSTER:
-        del framework["GANGLINE_CLUSTER"]
     own = {
         "GANGLINE_JOB_ID": job.gang.id.job_id,
         "GANGLINE_ATTEMPT": str(job.gang.id.attempt),
@@ -190,7 +190,7 @@ def _environment(job: KubeflowGang, replica: GangReplica) -> dict[str, str]:
         "GANGLINE_GRACE_SECONDS": f"{spec.policy.grace_seconds:g}",
         "GANGLINE_METRICS": _METRICS_PATH,
     }
-    return own | framework
+    return own | team_environment(job.team, replica.id)
 
 
 def kubeflow_services(job: KubeflowGang, replicas: Iterable[GangReplica]) -> Iterator[Plain]:

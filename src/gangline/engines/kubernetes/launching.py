@@ -255,7 +255,7 @@ class Launcher:
         if body is None:
             return
         try:
-            await self._client.create(resource, body)
+            await self._client.create_unread(resource, body)
         except AlreadyExistsError:
             return  # an earlier life of the controller, or an earlier try, got this far
 

@@ -18,10 +18,6 @@ from gangline.kube import OwnerReference
 from gangline.model import Framework, Gang, GangReplica, JobSpec, NodeName, ReplicaId
 
 SOLO_POLICY = "gangline-solo"
-CLUSTER_VARIABLE = "GANGLINE_CLUSTER"
-_LONG_VALUE = 4000
-"""From this length on, the list of all addresses stands once in a ConfigMap and not in every pod of the gang: five
-hundred pods with five hundred addresses each are twelve megabytes that nobody needs to write."""
 _METRICS_PATH = "/dev/stdout"
 """Numbers travel with the output: the one stream that leaves a pod without a sidecar or a token."""
 
@@ -64,7 +60,6 @@ def gang_to_pods(gang: Gang, replicas: Iterable[GangReplica], around: Surroundin
     where = addresses(gang)
     team = Team.of(gang.spec, where)
     solo = is_solo(gang.spec)
-    long = len(team.cluster_text) > _LONG_VALUE
     staging = gang_to_staging(gang.spec, _shared_name(gang), around.stock, mover_image=around.mover_image)
     if mpi_shell.has_shell(gang.spec):
         staging += mpi_shell.shell_staging(_shared_name(gang))
@@ -74,7 +69,6 @@ def gang_to_pods(gang: Gang, replicas: Iterable[GangReplica], around: Surroundin
                 gang=gang,
                 replica=replica,
                 environment=_environment(gang, replica, team),
-                looked_up=(CLUSTER_VARIABLE,) if long else (),
                 labels=_pod_labels(gang, replica, around, solo=solo),
                 subdomain=None if solo else _shared_name(gang),
                 gpu_resource=around.gpu_resources.get(replica.node, "nvidia.com/gpu"),
@@ -134,21 +128,14 @@ def _solo_policy(gang: Gang, around: Surroundings) -> Plain:
 
 
 def gang_to_hosts(gang: Gang, around: Surroundings) -> Plain | None:
-    """Write what all replicas must know of each other and is too long, or changes: an MPI hostfile, many addresses.
-
-    The kubelet carries a later change of the hostfile into running pods.
-    """
-    where = addresses(gang)
-    data = {"hostfile": hostfile(gang.spec, where)} if gang.spec.framework is Framework.MPI else {}
-    if len(cluster := Team.of(gang.spec, where).cluster_text) > _LONG_VALUE:
-        data[CLUSTER_VARIABLE] = cluster
-    if not data:
+    """Write the hostfile of an MPI gang: the kubelet carries a later change of it into running pods."""
+    if gang.spec.framework is not Framework.MPI:
         return None
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _metadata(gang, around, f"{_shared_name(gang)}-hosts", Part.HOSTS),
-        "data": data,
+        "data": {"hostfile": hostfile(gang.spec, addresses(gang))},
     }
 
 

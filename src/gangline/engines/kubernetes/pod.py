@@ -73,8 +73,6 @@ class PodOrder:
     gang: Gang
     replica: GangReplica
     environment: Mapping[str, str]
-    looked_up: tuple[str, ...]
-    """Variables whose value stands in the job's ``hosts`` ConfigMap."""
     labels: Mapping[str, str]
     subdomain: str | None
     gpu_resource: str
@@ -183,7 +181,7 @@ def _main(order: PodOrder, given: Plain) -> Plain:
     if order.wrapper and ("command" in container or "args" not in container):
         # What an image would run with these arguments is not known here; it stays as it is.
         container["command"] = [*order.wrapper, *container.get("command", ())]
-    environment = [_variable(order, name, value) for name, value in order.environment.items()]
+    environment = [{"name": name, "value": literal(value)} for name, value in order.environment.items()]
     container["env"] = joined(environment, given.get("env"))
     container["resources"] = _resources(role.resources, order.gpu_resource, given.get("resources") or {})
     ours = joined(_mounts(order), list(order.staging.mounts), key="mountPath")
@@ -192,13 +190,6 @@ def _main(order: PodOrder, given: Plain) -> Plain:
     if spec.code:
         container.setdefault("workingDir", f"{HOME}/code")
     return container
-
-
-def _variable(order: PodOrder, name: str, value: str) -> Plain:
-    if name in order.looked_up:
-        reference = {"name": f"{order.shared}-hosts", "key": name}
-        return {"name": name, "valueFrom": {"configMapKeyRef": reference}}
-    return {"name": name, "value": literal(value)}
 
 
 def literal(text: str) -> str:

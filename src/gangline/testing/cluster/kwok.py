@@ -14,6 +14,14 @@ from gangline.testing.cluster.layout import Layout
 LABEL = "gangline.dev/pretended-node"
 LEASE_SECONDS = 1200
 _ANNOTATION = "kwok.x-k8s.io/node"
+_OPTIONS = {
+    "podPlayStageParallelism": 64,
+    "nodePlayStageParallelism": 4,
+    "nodeLeaseParallelism": 4,
+    "podsOnNodeSyncParallelism": 4,
+}
+"""A hundred real kubelets would report side by side; KWOK's four of all pods at a time would be the limit of every
+benchmark that waits for pods to run."""
 
 _NODE_STATUS = """
 {{ $now := Now | Quote }}
@@ -53,7 +61,7 @@ def command(layout: Layout, binaries: Path) -> list[str]:
 
 
 def write(layout: Layout) -> None:
-    """Write the stages."""
+    """Write the stages and the settings that have no place on the command line."""
     not_ready = ('.status.conditions.[] | select( .type == "Ready" ) | .status', "NotIn", ["True"])
     stages = [
         _stage("node-ready", "Node", [not_ready], {"statusTemplate": _NODE_STATUS}),
@@ -65,7 +73,8 @@ def write(layout: Layout) -> None:
         ),
         _stage("pod-gone", "Pod", [(".metadata.deletionTimestamp", "Exists", None)], {"delete": True}),
     ]
-    (layout.folder / "kwok.yaml").write_text(yaml.safe_dump_all(stages), encoding="utf-8")
+    settings = {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration", "options": _OPTIONS}
+    (layout.folder / "kwok.yaml").write_text(yaml.safe_dump_all([settings, *stages]), encoding="utf-8")
 
 
 def node(number: int, *, cpu: int, memory_gib: int, pods: int) -> dict[str, Any]:
