@@ -1,6 +1,6 @@
 """500 TFJobs of 1 chief, 1 parameter server and 2 workers on KWOK nodes, under Gangline and under upstream's operator.
 
-    python bench/kubeflow_rate.py [--jobs 500] [--upstream-jobs 100] [--nodes 100] [--only gangline]
+    python bench/kubeflow_rate.py [--jobs 500] [--upstream-jobs 100] [--nodes 100] [--only gangline] [--real-nodes 0]
 
 Both controllers are a process of their own on the same API server, one after the other, with the settings they ship
 with; the same client submits the same objects and watches the pods. A job counts as started when its four pods run.
@@ -200,8 +200,8 @@ async def by_hand(cluster: Cluster, client: KubeClient, namespace: str, jobs: in
         gang = Gang(id=GangId(JobId(spec.name), 1), spec=spec, replicas=replicas)
         job = KubeflowGang(gang=gang, kind=KINDS["TFJob"], controller=namespace, owner=None)
         await asyncio.gather(
-            *(client.create(SERVICES, body) for body in kubeflow_services(job, replicas)),
-            *(client.create(PODS, body) for body in kubeflow_pods(job, replicas)),
+            *(client.create_unread(SERVICES, body) for body in kubeflow_services(job, replicas)),
+            *(client.create_unread(PODS, body) for body in kubeflow_pods(job, replicas)),
         )
 
     try:
@@ -311,7 +311,9 @@ async def in_namespace(cluster: Cluster, client: KubeClient, name: str, jobs: in
 
 
 async def main(arguments: argparse.Namespace) -> None:
-    cluster = await asyncio.to_thread(Cluster.up, CLUSTER, lambda line: print(line, file=sys.stderr))
+    cluster = await asyncio.to_thread(
+        Cluster.up, CLUSTER, lambda line: print(line, file=sys.stderr), nodes=arguments.real_nodes
+    )
     await asyncio.to_thread(cluster.add_kwok_nodes, arguments.nodes)
     results: dict[str, Outcome] = {}
     async with KubeClient(load_access(path=cluster.kubeconfig)) as client:
@@ -350,6 +352,7 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=500)
     parser.add_argument("--upstream-jobs", type=int, default=100)
     parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--real-nodes", type=int, default=3, help="nodes with kubelets, besides the pretended ones")
     parser.add_argument("--only", choices=["gangline"])
     parser.add_argument("--keep", action="store_true", help="leave the cluster running for the next run")
     parser.add_argument("--serve", nargs=2, metavar=("KUBECONFIG", "NAMESPACE"), help=argparse.SUPPRESS)

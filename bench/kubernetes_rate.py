@@ -1,18 +1,19 @@
 """Pods per second from the first submission to the last pod bound, beside kube-scheduler and the server's own rate.
 
-    python bench/kubernetes_rate.py [--pods 1000] [--gangs 1,20,500] [--nodes 100,1000] [--store memory|kubernetes]
-                                    [--fleet 20000]
+    python bench/kubernetes_rate.py [--pods 1000] [--gangs 1,20,500] [--nodes 100,1000] [--fleet 20000]
+                                    [--real-nodes 0]
 
-Four ways to get pods onto the same pretended nodes of the same API server, one after another:
+Five ways to get pods onto the same pretended nodes of the same API server, one after another:
 
 bare            the smallest pods there are, created with a node name by one client: the server's own limit
 same pods       the very pods that Gangline writes, created the same way, nothing decided: the ceiling
-gangline        jobs submitted to a controller with the real scheduler; whole gangs
+gangline        jobs submitted to a controller with the real scheduler, a process of its own; whole gangs
 kube-scheduler  the smallest pods, created without a node name and bound by kube-scheduler, one by one
+kube same pods  the very pods that Gangline writes, bound by kube-scheduler
 
-Rates depend on who else uses the machine; compare those of one line. ``--fleet`` then fills the nodes with that many
-pods and measures a controller that has nothing to do. Needs what ``python -m gangline.testing.cluster`` needs; ends
-with one line of JSON.
+No client reads what the server answers to a new pod. Rates depend on who else uses the machine; compare those of one
+line. ``--fleet`` then fills the nodes with that many pods and measures a controller that has nothing to do. Needs what
+``python -m gangline.testing.cluster`` needs, and with ``--real-nodes 0`` no root; ends with one line of JSON.
 """
 
 import argparse
@@ -23,8 +24,8 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,9 +51,7 @@ from gangline.model import (
     Tenant,
     Timestamp,
 )
-from gangline.storage.interface import Store
 from gangline.storage.kubernetes import DEFINITIONS, JOBS, KubernetesStore
-from gangline.storage.memory import MemoryStore
 from gangline.testing.cluster import BUSYBOX, Cluster
 from gangline.testing.cluster.kwok import LABEL
 
@@ -94,7 +93,7 @@ async def create_all(client: KubeClient, namespace: str, bodies: list[dict[str, 
 
     async def create(body: dict[str, object]) -> None:
         async with slots:
-            await client.create(PODS, body, namespace=namespace)
+            await client.create_unread(PODS, body, namespace=namespace)
 
     await asyncio.gather(*(create(body) for body in bodies))
 
@@ -128,7 +127,7 @@ async def bare(client: KubeClient, namespace: str, case: Case, names: list[str])
     return await measured(client, namespace, case.pods, lambda: create_all(client, namespace, bodies))
 
 
-async def same_pods(client: KubeClient, namespace: str, case: Case, names: list[str]) -> float:
+async def same_pods(client: KubeClient, namespace: str, case: Case, names: list[str], *, bound: bool = True) -> float:
     places = itertools.cycle(names)
     bodies: list[dict[str, object]] = []
     for number in range(case.pods // case.gang):
@@ -137,6 +136,9 @@ async def same_pods(client: KubeClient, namespace: str, case: Case, names: list[
         replicas = tuple(GangReplica(id=replica, node=NodeName(next(places))) for replica in ids)
         gang = Gang(id=GangId(job.id, 1), spec=job.spec, replicas=replicas)
         bodies += gang_to_pods(gang, replicas, Surroundings(controller=namespace))
+    if not bound:
+        for body in bodies:
+            body["spec"].pop("nodeName")
     return await measured(client, namespace, case.pods, lambda: create_all(client, namespace, bodies))
 
 
@@ -163,22 +165,9 @@ def make_job(case: Case, namespace: str, number: int) -> Job:
     return new_job(JobId(f"{namespace}-{number}"), spec, SystemClock().now())
 
 
-async def gangline(client: KubeClient, namespace: str, case: Case, store: Store) -> float:
-    engine = KubernetesEngine(
-        client,
-        clock=SystemClock(),
-        controller=namespace,
-        namespace=namespace,
-        owners=store if isinstance(store, KubernetesStore) else None,
-        keeps_logs=False,
-    )
-    controller = Controller(store=store, engine=engine, clock=SystemClock())
-    await engine.nodes()
-    running = [asyncio.create_task(controller.run())]
-    if isinstance(store, KubernetesStore):
-        running.append(asyncio.create_task(store.follow(controller, SystemClock())))
+async def gangline(client: KubeClient, kubeconfig: Path, namespace: str, case: Case) -> float:
+    store = KubernetesStore(client, namespace=namespace)
     jobs = [make_job(case, namespace, number) for number in range(case.pods // case.gang)]
-    await controller_ready(store)
 
     async def submit() -> None:
         slots = asyncio.Semaphore(CONCURRENCY)
@@ -186,26 +175,35 @@ async def gangline(client: KubeClient, namespace: str, case: Case, store: Store)
         async def one(job: Job) -> None:
             async with slots:
                 await store.create(job)
-            controller.changed(job.id)
 
         await asyncio.gather(*(one(job) for job in jobs))
 
-    try:
+    async with controller_process(kubeconfig, namespace, alone=True):
         return await measured(client, namespace, case.pods, submit)
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.wait(running, timeout=10)
-        await engine.close()
-        await store.close()
 
 
-async def controller_ready(store: Store) -> None:
-    """Wait until the store's watch has seen everything: a service is up long before somebody submits to it."""
-    if isinstance(store, KubernetesStore):
+async def controller_ready(store: KubernetesStore) -> None:
+    """Wait until the store's watch has seen everything."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not store.following:  # noqa: ASYNC110  # nobody else waits for this
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def controller_process(
+    kubeconfig: Path, namespace: str, *, alone: bool
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Have a controller that has seen everything: a service is up long before somebody submits to it."""
+    command = [sys.executable, __file__, "--controller", str(kubeconfig), namespace, *(["--alone"] if alone else [])]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not store.following:  # noqa: ASYNC110  # nobody else waits for this
-                await asyncio.sleep(0.05)
+            await process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        await process.wait()
 
 
 async def with_namespace(client: KubeClient, act: Callable[[str], Awaitable[float]]) -> float:
@@ -227,18 +225,15 @@ async def kwok_names(client: KubeClient) -> list[str]:
     return [item.metadata.name for item in (await client.list(NODES)).items or () if LABEL in item.metadata.labels]
 
 
-async def run_case(client: KubeClient, case: Case, store: str) -> dict[str, float]:
+async def run_case(client: KubeClient, kubeconfig: Path, case: Case) -> dict[str, float]:
     """Return the pods per second of every way."""
     names = await kwok_names(client)
-
-    def make_store(namespace: str) -> Store:
-        return KubernetesStore(client, namespace=namespace) if store == "kubernetes" else MemoryStore()
-
     return {
         "bare": await with_namespace(client, lambda name: bare(client, name, case, names)),
         "same pods": await with_namespace(client, lambda name: same_pods(client, name, case, names)),
-        "gangline": await with_namespace(client, lambda name: gangline(client, name, case, make_store(name))),
+        "gangline": await with_namespace(client, lambda name: gangline(client, kubeconfig, name, case)),
         "kube-scheduler": await with_namespace(client, lambda name: kube_scheduler(client, name, case)),
+        "kube same pods": await with_namespace(client, lambda name: same_pods(client, name, case, names, bound=False)),
     }
 
 
@@ -250,13 +245,8 @@ async def idle(client: KubeClient, kubeconfig: Path, pods: int, seconds: float) 
         bodies = [pod(f"p-{number}", node) for number, node in zip(range(pods), itertools.cycle(names), strict=False)]
         await measured(client, namespace, pods, lambda: create_all(client, namespace, bodies))
         await all_running(client, namespace)
-        command = [sys.executable, __file__, "--controller", str(kubeconfig), namespace]
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        try:
-            assert process.stdout is not None
-            began = time.monotonic()
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await process.stdout.readline()
+        began = time.monotonic()
+        async with controller_process(kubeconfig, namespace, alone=False) as process:
             figures["seconds to be ready"] = time.monotonic() - began
             await asyncio.sleep(10)  # what the start left to do
             before = process_cpu_seconds(process.pid)
@@ -264,9 +254,6 @@ async def idle(client: KubeClient, kubeconfig: Path, pods: int, seconds: float) 
             await asyncio.sleep(seconds)
             figures["percent of a core"] = 100 * (process_cpu_seconds(process.pid) - before) / seconds
             figures["MiB of memory"] = resident_mib(process.pid)
-        finally:
-            process.kill()
-            await process.wait()
         return 0.0
 
     figures: dict[str, float] = {"nodes": len(names), "pods": pods}
@@ -290,11 +277,14 @@ def resident_mib(number: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
-async def only_control(kubeconfig: Path, namespace: str) -> None:
-    """Be a controller over the whole cluster, for ever; says a line when it has seen everything."""
+async def only_control(kubeconfig: Path, name: str, *, alone: bool) -> None:
+    """Be a controller over the whole cluster or one namespace, for ever; says a line when it has seen everything."""
     async with KubeClient(load_access(path=kubeconfig)) as client:
-        store = KubernetesStore(client)
-        engine = KubernetesEngine(client, clock=SystemClock(), controller=namespace, owners=store)
+        namespace = name if alone else None
+        store = KubernetesStore(client, namespace=namespace)
+        engine = KubernetesEngine(
+            client, clock=SystemClock(), controller=name, namespace=namespace, owners=store, keeps_logs=not alone
+        )
         controller = Controller(store=store, engine=engine, clock=SystemClock())
         following = asyncio.gather(controller.run(), store.follow(controller, SystemClock()))
         await engine.nodes()
@@ -305,22 +295,30 @@ async def only_control(kubeconfig: Path, namespace: str) -> None:
 
 def print_case(case: Case, rates: dict[str, float]) -> None:
     columns = "".join(f"{rate:>16.0f}" for rate in rates.values())
-    ratios = "".join(f"{rates['gangline'] / rates[way]:>16.2f}" for way in ("bare", "same pods", "kube-scheduler"))
+    ratios = "".join(f"{rates['gangline'] / rates[way]:>16.2f}" for way in rates if way != "gangline")
     print(f"{case.nodes:>6} {case.gang:>5}{columns}  {ratios}", flush=True)
 
 
 async def main(arguments: argparse.Namespace) -> None:
-    cluster = await asyncio.to_thread(Cluster.up, CLUSTER, lambda line: print(line, file=sys.stderr))
+    cluster = await asyncio.to_thread(
+        Cluster.up, CLUSTER, lambda line: print(line, file=sys.stderr), nodes=arguments.real_nodes
+    )
     results: list[dict[str, object]] = []
-    ways = ("bare", "same pods", "gangline", "kube-scheduler", "  of bare", "of same pods", "of kube-scheduler")
-    print(f"{'nodes':>6} {'gang':>5}" + "".join(f"{way:>16}" for way in ways))
+    ways = ("bare", "same pods", "gangline", "kube-scheduler", "kube same pods")
+    ratios = (f"of {way}"[:15] for way in ways if way != "gangline")
+    print(
+        f"{'nodes':>6} {'gang':>5}"
+        + "".join(f"{way:>16}" for way in ways)
+        + "  "
+        + "".join(f"{of:>16}" for of in ratios)
+    )
     for nodes in arguments.nodes:
         await asyncio.to_thread(cluster.add_kwok_nodes, nodes)
         async with KubeClient(load_access(path=cluster.kubeconfig)) as client:
             await install(client, DEFINITIONS, lambda _: None)
             for gang in arguments.gangs:
                 case = Case(nodes=nodes, gang=gang, pods=arguments.pods)
-                found = await run_case(client, case, arguments.store)
+                found = await run_case(client, cluster.kubeconfig, case)
                 print_case(case, found)
                 results.append({"nodes": nodes, "gang": gang, "pods": arguments.pods, **found})
             if arguments.fleet and nodes == max(arguments.nodes):
@@ -342,13 +340,14 @@ if __name__ == "__main__":
     parser.add_argument("--pods", type=int, default=1000)
     parser.add_argument("--gangs", type=numbers, default=[1, 20, 500])
     parser.add_argument("--nodes", type=numbers, default=[100, 1000])
-    parser.add_argument("--store", choices=["memory", "kubernetes"], default="kubernetes")
+    parser.add_argument("--real-nodes", type=int, default=3, help="nodes with kubelets, besides the pretended ones")
     parser.add_argument("--fleet", type=int, default=0, help="pods beside which an idle controller is measured")
     parser.add_argument("--idle-seconds", type=float, default=30)
     parser.add_argument("--controller", nargs=2, metavar=("KUBECONFIG", "NAME"), help=argparse.SUPPRESS)
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--keep", action="store_true", help="leave the cluster running for the next run")
     given = parser.parse_args()
     if given.controller:
-        asyncio.run(only_control(Path(given.controller[0]), given.controller[1]))
+        asyncio.run(only_control(Path(given.controller[0]), given.controller[1], alone=given.alone))
     else:
         asyncio.run(main(given))

@@ -8,7 +8,7 @@ import click
 from gangline.testing.cluster.build import binaries_folder, ensure_built
 from gangline.testing.cluster.cluster import Cluster
 from gangline.testing.cluster.errors import ClusterError
-from gangline.testing.cluster.layout import saved_layouts
+from gangline.testing.cluster.layout import NODES, saved_layouts
 from gangline.testing.cluster.python_image import python_image
 
 _name = click.option("--name", default="default", show_default=True, help="Which cluster, if there are several.")
@@ -39,11 +39,14 @@ def build() -> None:
 @main.command()
 @_name
 @click.option("--python-image/--no-python-image", default=True, help="Load the image that training jobs run in.")
-def up(name: str, *, python_image: bool) -> None:
+@click.option(
+    "--nodes", type=click.IntRange(min=0), default=NODES, show_default=True, help="0: a control plane alone, no root."
+)
+def up(name: str, *, python_image: bool, nodes: int) -> None:
     """Start the cluster; does nothing if it runs."""
     began = time.monotonic()
-    cluster = Cluster.up(name, _report)
-    if python_image:
+    cluster = Cluster.up(name, _report, nodes=nodes)
+    if python_image and nodes:
         _load_python(cluster)
     _report(f"cluster {name} is up ({time.monotonic() - began:.1f} s); kubectl is {binaries_folder() / 'kubectl'}")
     click.echo(f"export KUBECONFIG={cluster.kubeconfig}")

@@ -3,6 +3,7 @@
 Tests reach it through the ``kubernetes_cluster`` fixture, people through ``python -m gangline.testing.cluster``.
 """
 
+import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -16,10 +17,10 @@ from gangline.testing.cluster import control_plane, host, images, kwok, network,
 from gangline.testing.cluster.apiserver import ApiServer
 from gangline.testing.cluster.build import Report, ensure_built, exclusive
 from gangline.testing.cluster.errors import ClusterError
-from gangline.testing.cluster.layout import ROOT, Layout, cache_folder, saved_layouts
+from gangline.testing.cluster.layout import NODES, ROOT, Layout, cache_folder, saved_layouts
 from gangline.testing.cluster.node import Node
 from gangline.testing.cluster.processes import Processes, wait_until
-from gangline.testing.cluster.sandbox import Sandbox
+from gangline.testing.cluster.sandbox import Host, Sandbox
 
 _READY_SECONDS = 120
 
@@ -30,7 +31,9 @@ class Cluster:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.processes = Processes(layout.folder)
-        self.control = Sandbox("control", layout.folder / "control", self.processes)
+        self.control = (
+            Sandbox("control", layout.folder / "control", self.processes) if layout.nodes else Host(self.processes)
+        )
         self.nodes = [Node(layout, number, self.processes) for number in range(1, layout.nodes + 1)]
 
     @classmethod
@@ -40,9 +43,12 @@ class Cluster:
         return cls(layout) if layout is not None else None
 
     @classmethod
-    def up(cls, name: str, report: Report) -> "Cluster":
-        """Start a cluster, or return the one of this name that runs; a broken one is replaced."""
-        host.prepare(report)
+    def up(cls, name: str, report: Report, *, nodes: int = NODES) -> "Cluster":
+        """Start a cluster, or return the one of this name that runs; a broken one is replaced.
+
+        Without nodes it is a control plane that pretended ones can join (``add_kwok_nodes``); that needs no root.
+        """
+        host.prepare(report, nodes=nodes)
         binaries = ensure_built(report)
         existing = cls.open(name)
         if existing is not None:
@@ -50,7 +56,7 @@ class Cluster:
                 return existing
             report(f"cluster {name} is broken; starting it anew")
             existing.down()
-        cluster = cls(_claim(name))
+        cluster = cls(_claim(name, nodes))
         try:
             cluster._start(binaries)
         except BaseException:
@@ -100,8 +106,7 @@ class Cluster:
     def load(self, image: images.Image) -> None:
         """Load an image into every node."""
         archive = image.archive()
-        with ThreadPoolExecutor(len(self.nodes)) as pool:
-            list(pool.map(lambda node: node.load(archive), self.nodes))
+        self._everywhere(lambda node: node.load(archive))
 
     @contextmanager
     def kwok_nodes(self, count: int, *, cpu: int = 32, memory_gib: int = 256, pods: int = 110) -> Iterator[None]:
@@ -134,36 +139,43 @@ class Cluster:
 
     def down(self) -> None:
         """Take everything away: processes, mounts, links, control groups and files. Needs nothing to be healthy."""
-        with ThreadPoolExecutor(len(self.nodes)) as pool:
-            list(pool.map(Node.destroy, self.nodes))
+        self._everywhere(Node.destroy)
         self.control.destroy()
-        network.disconnect(self.layout)
+        if self.nodes:
+            network.disconnect(self.layout)
         shutil.rmtree(self.layout.folder, ignore_errors=False)
         if ROOT.is_dir() and not any(ROOT.iterdir()):
             ROOT.rmdir()
 
     def _start(self, binaries: Path) -> None:
         pki.create(self.layout)
-        self.control.create(binaries, own_disk=False)
-        with ThreadPoolExecutor(len(self.nodes)) as pool:
-            list(pool.map(lambda node: node.create(binaries), self.nodes))
-        network.connect(self.layout, self.control, self.nodes)
+        if isinstance(self.control, Sandbox):
+            self.control.create(binaries, own_disk=False)
+            self._everywhere(lambda node: node.create(binaries))
+            network.connect(self.layout, self.control, self.nodes)
         self.control.start("etcd", control_plane.etcd(self.layout, binaries))
         self.control.start("kube-apiserver", control_plane.api_server(self.layout, binaries))
-        with ThreadPoolExecutor(len(self.nodes)) as pool:
-            list(pool.map(lambda node: node.start_runtime(), self.nodes))
-        for image in (images.pause_image(binaries), images.busybox_image()):
-            self.load(image)
+        if self.nodes:
+            self._everywhere(Node.start_runtime)
+            for image in (images.pause_image(binaries), images.busybox_image()):
+                self.load(image)
         self._wait(self.api.ready, "kube-apiserver", "did not become ready")
         for path, body in control_plane.objects(self.layout):
             self.api.post(path, body)
         control_plane.write(self.layout)
         self.control.start("kube-controller-manager", control_plane.controller_manager(self.layout, binaries))
         self.control.start("kube-scheduler", control_plane.scheduler(self.layout, binaries))
-        self.control.start("coredns", control_plane.name_server(self.layout, binaries))
+        if self.nodes:
+            self.control.start("coredns", control_plane.name_server(self.layout, binaries))
         for node in self.nodes:
             node.start()
         self.wait_ready()
+
+    def _everywhere(self, act: Callable[[Node], object]) -> None:
+        """Do something at all nodes at once."""
+        if self.nodes:
+            with ThreadPoolExecutor(len(self.nodes)) as pool:
+                list(pool.map(act, self.nodes))
 
     def _watch_nodes(self, *, grace_seconds: int) -> None:
         """Restart the controller manager with another idea of when a silent node is lost."""
@@ -200,16 +212,16 @@ def _open_for_pods(node: dict[str, Any]) -> bool:
     return ready and not node["spec"].get("taints")
 
 
-def _claim(name: str) -> Layout:
+def _claim(name: str, nodes: int) -> Layout:
     """Take a free slot and make the cluster's folder; two runs at once get different ones."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with exclusive(cache_folder() / "clusters.lock"):
         ROOT.mkdir(mode=0o700, exist_ok=True)
-        if ROOT.is_symlink() or ROOT.stat().st_uid != 0:
+        if ROOT.is_symlink() or ROOT.stat().st_uid != os.geteuid():
             raise ClusterError(f"{ROOT} belongs to somebody else; remove it")
         if Layout.load(name) is not None:
             raise ClusterError(f"another run is starting cluster {name} at this moment")
-        layout = network.free_slot(name, [other.slot for other in saved_layouts()])
+        layout = network.free_slot(name, [other.slot for other in saved_layouts()], nodes=nodes)
         if layout.folder.exists():
             shutil.rmtree(layout.folder)  # a run died here before it had started anything
         layout.folder.mkdir(mode=0o700)

@@ -5,10 +5,8 @@ from typing import Any
 
 from gangline.testing.cluster.layout import API_PORT, POD_RANGE, SERVICE_DNS, SERVICE_RANGE, Layout
 
-_ETCD = "http://127.0.0.1:2379"
 GRACE_SECONDS = 16
 """After this a silent node is lost: soon, so that tests need not wait long."""
-_METRICS_LOCALLY = "--bind-address=127.0.0.1"
 
 
 def etcd(layout: Layout, binaries: Path) -> list[str]:
@@ -17,9 +15,9 @@ def etcd(layout: Layout, binaries: Path) -> list[str]:
         str(binaries / "etcd"),
         f"--data-dir={layout.folder}/etcd",
         "--unsafe-no-fsync",
-        f"--listen-client-urls={_ETCD}",
-        f"--advertise-client-urls={_ETCD}",
-        "--listen-peer-urls=http://127.0.0.1:2380",
+        f"--listen-client-urls={_etcd(layout)}",
+        f"--advertise-client-urls={_etcd(layout)}",
+        f"--listen-peer-urls=http://{layout.inner_address}:2380",
         "--quota-backend-bytes=4294967296",
         "--log-level=warn",
     ]
@@ -30,9 +28,10 @@ def api_server(layout: Layout, binaries: Path) -> list[str]:
     pki = layout.pki
     return [
         str(binaries / "kube-apiserver"),
-        f"--etcd-servers={_ETCD}",
+        f"--etcd-servers={_etcd(layout)}",
         f"--secure-port={API_PORT}",
         f"--advertise-address={layout.control_address}",
+        *_confined_to_the_host(layout),
         f"--service-cluster-ip-range={SERVICE_RANGE}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
@@ -53,6 +52,15 @@ def api_server(layout: Layout, binaries: Path) -> list[str]:
         "--feature-gates=GenericWorkload=true",
         "--runtime-config=scheduling.k8s.io/v1alpha2=true",
     ]
+
+
+def _etcd(layout: Layout) -> str:
+    return f"http://{layout.inner_address}:2379"
+
+
+def _confined_to_the_host(layout: Layout) -> list[str]:
+    """Listen where only the host can ask, if there are no nodes; such an address cannot be that of a service."""
+    return [] if layout.nodes else [f"--bind-address={layout.control_address}", "--endpoint-reconciler-type=none"]
 
 
 def controller_manager(layout: Layout, binaries: Path, *, grace_seconds: int = GRACE_SECONDS) -> list[str]:
@@ -76,7 +84,7 @@ def controller_manager(layout: Layout, binaries: Path, *, grace_seconds: int = G
         f"--flex-volume-plugin-dir={layout.folder}/volume-plugins",
         "--node-monitor-period=1s",
         f"--node-monitor-grace-period={grace_seconds}s",
-        _METRICS_LOCALLY,
+        f"--bind-address={layout.inner_address}",
     ]
 
 
@@ -91,7 +99,7 @@ def scheduler(layout: Layout, binaries: Path) -> list[str]:
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
         "--leader-elect=false",
-        _METRICS_LOCALLY,
+        f"--bind-address={layout.inner_address}",
     ]
 
 

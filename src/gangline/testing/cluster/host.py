@@ -47,10 +47,16 @@ def network_plugins() -> Path:
     raise UnsupportedMachineError("no container network plug-ins (Debian package containernetworking-plugins)")
 
 
-def prepare(report: Report) -> None:
-    """Make sure this machine can run the cluster, installing packages where that is possible."""
+def prepare(report: Report, *, nodes: int) -> None:
+    """Make sure this machine can run the cluster, installing packages where that is possible.
+
+    A control plane without nodes needs hardly anything, and nobody's permission.
+    """
     if not sys.platform.startswith("linux"):
         raise UnsupportedMachineError("the cluster needs Linux namespaces, and this is not Linux")
+    if not nodes:
+        program("openssl")
+        return
     if os.geteuid() != 0:
         raise UnsupportedMachineError("the cluster needs root: its nodes are namespaces with networks and mounts")
     if not os.access(CONTROL_GROUPS, os.W_OK):

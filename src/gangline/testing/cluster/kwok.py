@@ -56,7 +56,7 @@ def command(layout: Layout, binaries: Path) -> list[str]:
         f"--manage-nodes-with-annotation-selector={_ANNOTATION}=fake",
         f"--node-lease-duration-seconds={LEASE_SECONDS}",
         "--v=WARN",
-        "--server-address=127.0.0.1:10247",
+        f"--server-address={layout.inner_address}:10247",
     ]
 
 

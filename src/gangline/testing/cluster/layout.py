@@ -26,6 +26,7 @@ class Layout:
     name: str
     slot: int
     nodes: int = NODES
+    """None for a control plane alone: it runs on the host itself, by addresses that only the host can reach."""
 
     @property
     def folder(self) -> Path:
@@ -50,7 +51,12 @@ class Layout:
     @property
     def control_address(self) -> str:
         """Where the API server and the name server listen."""
-        return f"10.199.{self.slot}.1"
+        return f"10.199.{self.slot}.1" if self.nodes else f"127.199.{self.slot}.1"
+
+    @property
+    def inner_address(self) -> str:
+        """Where the parts of the control plane listen that nobody else asks."""
+        return "127.0.0.1" if self.nodes else self.control_address
 
     @property
     def host_address(self) -> str:

@@ -18,20 +18,24 @@ from gangline.testing.cluster.sandbox import Sandbox
 _BRIDGE = "bridge"
 
 
-def free_slot(name: str, taken: Sequence[int]) -> Layout:
-    """Choose a slot whose addresses nobody on this machine uses."""
-    routes = json.loads(_ip("-json", "route", "show", "table", "all"))
-    used = [
-        ipaddress.ip_network(route["dst"], strict=False)
-        for route in routes
-        if "." in route.get("dst", "") and route["dst"] not in ("default", "0.0.0.0/0")
-    ]
+def free_slot(name: str, taken: Sequence[int], *, nodes: int) -> Layout:
+    """Choose a slot whose addresses nobody on this machine uses; without nodes they are the host's own."""
+    used = _used_networks() if nodes else []
     for slot in range(SLOTS):
-        layout = Layout(name=name, slot=slot)
+        layout = Layout(name=name, slot=slot, nodes=nodes)
         wanted = ipaddress.ip_network(layout.network)
         if slot not in taken and not any(network.overlaps(wanted) for network in used):
             return layout
     raise UnsupportedMachineError("no free address range for another cluster; take one down first")
+
+
+def _used_networks() -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    routes = json.loads(_ip("-json", "route", "show", "table", "all"))
+    return [
+        ipaddress.ip_network(route["dst"], strict=False)
+        for route in routes
+        if "." in route.get("dst", "") and route["dst"] not in ("default", "0.0.0.0/0")
+    ]
 
 
 def connect(layout: Layout, control: Sandbox, nodes: Sequence[Node]) -> None:

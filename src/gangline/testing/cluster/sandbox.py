@@ -113,3 +113,19 @@ class Sandbox:
             file = self._folder / "kernel" / setting
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"{value}\n", encoding="utf-8")
+
+
+class Host:
+    """This machine itself, for a control plane that has no nodes and so needs no network of its own."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+
+    def start(self, name: str, command: Sequence[str]) -> None:
+        """Start a long-running process."""
+        self._processes.start(name, command)
+
+    def destroy(self) -> None:
+        """Kill everything that was started."""
+        for record in self._processes.all():
+            self._processes.stop(record.name, signal.SIGKILL)
