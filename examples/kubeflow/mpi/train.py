@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # ranks share the cores: one thre
 import numpy as np
 from mpi4py import MPI
 
-BATCH, EPOCHS, RATE, TARGET = 200, 3, 0.1, 0.95  # examples per step, all ranks together
+BATCH, EPOCHS, RATE, TARGET = 400, 3, 0.2, 0.95  # examples per step, all ranks together
 
 
 def load(kind):

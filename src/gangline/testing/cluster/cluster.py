@@ -52,9 +52,9 @@ class Cluster:
         binaries = ensure_built(report)
         existing = cls.open(name)
         if existing is not None:
-            if existing.healthy():
+            if existing.healthy() and existing.layout.nodes == nodes:
                 return existing
-            report(f"cluster {name} is broken; starting it anew")
+            report(f"cluster {name} is broken or has other nodes; starting it anew")
             existing.down()
         cluster = cls(_claim(name, nodes))
         try:
@@ -160,9 +160,10 @@ class Cluster:
             for image in (images.pause_image(binaries), images.busybox_image()):
                 self.load(image)
         self._wait(self.api.ready, "kube-apiserver", "did not become ready")
-        for path, body in control_plane.objects(self.layout):
-            self.api.post(path, body)
-        control_plane.write(self.layout)
+        if self.nodes:
+            for path, body in control_plane.objects(self.layout):
+                self.api.post(path, body)
+            control_plane.write(self.layout)
         self.control.start("kube-controller-manager", control_plane.controller_manager(self.layout, binaries))
         self.control.start("kube-scheduler", control_plane.scheduler(self.layout, binaries))
         if self.nodes:
