@@ -50,10 +50,12 @@ def _descriptions() -> dict[str, str]:
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
+        "additionalProperties": False,
         "properties": {
-            "image": {"type": "string", "description": "where the image of deploy/Dockerfile is found"},
+            "image": {"type": "string", "minLength": 1, "description": "where the image of deploy/Dockerfile is found"},
             "replicas": {"type": "integer", "minimum": 1, "description": "controllers, of which one leads"},
             "kubeflow": {"enum": [str(choice) for choice in Kubeflow], "description": Kubeflow.__doc__},
+            "global": {"type": "object", "description": "given by Helm where the chart is part of another"},
         },
     }
     return {

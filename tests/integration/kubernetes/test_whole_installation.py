@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from gangline.compose import SystemClock
@@ -18,6 +17,7 @@ from gangline.storage.kubernetes import DEFINITIONS, KubernetesStore
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.conftest import release_jobs
 from tests.integration.kubernetes.foreign import ForeignWorld, define, group_definition
+from tests.integration.kubernetes.inventory import everything
 from tests.integration.kubernetes.world import SERVE, World, eventually, shell
 
 # Nobody else may use the custom resources while they are installed and removed. The name of this file puts it last: the
@@ -26,29 +26,6 @@ pytestmark = pytest.mark.alone
 
 OBJECTS = installation_objects(Installation(image="gangline.local/python:1", replicas=0, definitions=DEFINITIONS))
 ACCOUNT = f"system:serviceaccount:gangline-system:{CONTROLLER_NAME}"
-
-
-async def everything(client: KubeClient) -> set[str]:
-    """The paths of all objects that last, of every kind the server knows."""
-    found = set()
-    for path in await _collections(client):
-        answer = msgspec.json.decode(await client.raw(path))
-        for item in answer.get("items") or ():
-            metadata = item["metadata"]
-            found.add(f"{path}/{metadata.get('namespace', '')}/{metadata['name']}")
-    return found
-
-
-async def _collections(client: KubeClient) -> list[str]:
-    groups = msgspec.json.decode(await client.raw("/apis"))["groups"]
-    roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
-    paths = []
-    for root in roots:
-        for kind in msgspec.json.decode(await client.raw(root))["resources"]:
-            passing = kind["name"] in ("events", "leases", "endpointslices", "endpoints", "componentstatuses")
-            if "/" not in kind["name"] and "list" in kind["verbs"] and not passing:
-                paths.append(f"{root}/{kind['name']}")
-    return paths
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """One Go module of ``deploy/cluster`` and the programs it yields."""
+    """One Go module of ``deploy`` and the programs it yields."""
 
     folder: str
     programs: tuple[str, ...]
@@ -67,9 +67,9 @@ def modules_folder() -> Path:
     return folder
 
 
-def digest() -> str:
-    """Name what would be built: every pinned version and checksum, and our own programs."""
-    folder = modules_folder()
+def digest(folder: Path | None = None) -> str:
+    """Name what would be built of a folder: every pinned version and checksum, and our own programs."""
+    folder = folder or modules_folder()
     hasher = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.suffix in (".go", ".mod", ".sum")):
         hasher.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
@@ -136,19 +136,18 @@ def _build_all(go: Path, into: Path, report: Report) -> None:
         if all((into / program).exists() for program in module.programs):
             continue  # an earlier run was interrupted after this one
         report(f"building {module.folder} ({number} of {len(MODULES)}, about {module.seconds} s)")
-        _build(go, module, into)
+        build_module(go, module, modules_folder() / module.folder, into)
 
 
-def _build(go: Path, module: Module, into: Path) -> None:
+def build_module(go: Path, module: Module, source: Path, into: Path) -> None:
+    """Build the programs of one module whose ``go.mod`` lies in the source folder."""
     major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
     stamps = {"gitVersion": KUBERNETES_VERSION, "gitMajor": major, "gitMinor": minor}
     flags = " ".join(["-s", "-w", *(f"-X {_VERSION_PACKAGE}.{name}={value}" for name, value in stamps.items())])
     output = f"{into}/" if module.package_prefix else str(into / module.programs[0])
     command = [str(go), "build", "-mod=readonly", "-trimpath", "-ldflags", flags, "-o", output, *module.packages]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
-    result = subprocess.run(
-        command, cwd=modules_folder() / module.folder, env=environment, capture_output=True, text=True, check=False
-    )
+    result = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
     if result.returncode:
         raise BuildError(f"go build of {module.folder} failed:\n{result.stderr[-4000:]}")
 

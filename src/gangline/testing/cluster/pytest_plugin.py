@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,6 +68,15 @@ def kubernetes_python_image(kubernetes_cluster: ClusterUnderTest) -> str:
     return PYTHON
 
 
+@pytest.fixture(scope="session")
+def helm_program(request: pytest.FixtureRequest) -> Path:
+    """Helm itself, built on first use."""
+    from gangline.testing.cluster.upstream import HELM, ensure_upstream
+
+    with _skipped_where_unsupported():
+        return ensure_upstream(HELM, lambda line: _tell(request.config, line)) / "helm"
+
+
 @pytest.fixture
 async def kubernetes_client(kubernetes_cluster: ClusterUnderTest) -> AsyncIterator["KubeClient"]:
     """A client with the administrator's rights."""
@@ -105,14 +115,20 @@ def _start(config: pytest.Config) -> "Cluster":
 
     began = time.monotonic()
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")[:12]
-    try:
+    with _skipped_where_unsupported():
         cluster = sharing.acquire(run, lambda line: _tell(config, line))
+    _tell(config, f"Kubernetes cluster up after {time.monotonic() - began:.1f} s")
+    return cluster
+
+
+@contextmanager
+def _skipped_where_unsupported() -> Iterator[None]:
+    try:
+        yield
     except UnsupportedMachineError as error:
         if os.environ.get("CI", "").lower() in ("1", "true"):
             pytest.fail(f"the Kubernetes suite cannot run, and CI must run it: {error}", pytrace=False)
         pytest.skip(f"{_SKIPPED}{error}")
-    _tell(config, f"Kubernetes cluster up after {time.monotonic() - began:.1f} s")
-    return cluster
 
 
 def _stop(config: pytest.Config, cluster: "Cluster") -> None:
