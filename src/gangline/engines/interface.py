@@ -149,10 +149,10 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Confining(Protocol):
-    """An engine on which what a job uses may keep it to certain nodes though its spec does not say so: volumes."""
+    """An engine on which what a job brings along says more of its place than its spec: volumes, pod templates."""
 
     async def confine(self, jobs: Collection[Job]) -> Collection[Job]:
-        """Return the same jobs in the same order, with the nodes that each is kept to in its spec.
+        """Return the same jobs in the same order, with what each is kept to, and its neighbours, in its spec.
 
         Called before a scheduling cycle, which is all that the answer is for: it is never saved.
         """

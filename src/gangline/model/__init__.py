@@ -20,7 +20,19 @@ from gangline.model.job import Job, PhaseEntry, ReplicaState, ReplicaStatus
 from gangline.model.metric import CHECKPOINT_METRIC, Metric
 from gangline.model.node import Node, Taint
 from gangline.model.phase import ACTIVE_PHASES, FINAL_PHASES, WAITING_PHASES, Phase
-from gangline.model.placement import Match, NodeRequirement, NodeRule, NodeTerm, PlacementRule, Prefer, Toleration
+from gangline.model.placement import (
+    Bond,
+    Company,
+    Evenness,
+    Match,
+    NodePreference,
+    NodeRequirement,
+    NodeRule,
+    NodeTerm,
+    PlacementRule,
+    Prefer,
+    Toleration,
+)
 from gangline.model.queue import Queue
 from gangline.model.resources import Resources
 from gangline.model.spec import (
@@ -43,9 +55,12 @@ __all__ = [
     "DEFAULT_TENANT",
     "FINAL_PHASES",
     "WAITING_PHASES",
+    "Bond",
     "Clean",
     "Clock",
+    "Company",
     "DataMove",
+    "Evenness",
     "Framework",
     "Gang",
     "GangId",
@@ -57,6 +72,7 @@ __all__ = [
     "Metric",
     "Node",
     "NodeName",
+    "NodePreference",
     "NodeRequirement",
     "NodeRule",
     "NodeTerm",

@@ -1,10 +1,11 @@
-"""Where replicas may and should run: conditions on nodes, and how the replicas of a gang lie to one another."""
+"""Where replicas may and should run: conditions on nodes, and how replicas lie to one another."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gangline.errors import InvalidInputError
+from gangline.model.identity import Tenant
 
 NODE_NAME = "metadata.name"
 """As the key of a requirement: the node's own name instead of one of its labels."""
@@ -18,7 +19,7 @@ class Prefer(StrEnum):
 
 
 class Match(StrEnum):
-    """How a node's label is compared, in Kubernetes' words; a label that is not there is never in, above or below."""
+    """How a label is compared, in Kubernetes' words; a label that is not there is never in, above or below."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -40,7 +41,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRequirement:
-    """One condition on a node's label. ``Gt`` and ``Lt`` compare whole numbers."""
+    """One condition on a label: of a node or, in ``Company``, of a replica. ``Gt`` and ``Lt`` compare whole numbers."""
 
     key: str
     operator: Match = Match.IN
@@ -62,9 +63,75 @@ class NodeRequirement:
         values = f" {', '.join(self.values)}" if self.values else ""
         return f"{self.key} {self.operator}{values}"
 
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether some labels meet it."""
+        value = labels.get(self.key)
+        match self.operator:
+            case Match.IN:
+                return value in self.values
+            case Match.NOT_IN:
+                return value not in self.values
+            case Match.EXISTS:
+                return value is not None
+            case Match.DOES_NOT_EXIST:
+                return value is None
+            case Match.ABOVE | Match.BELOW:
+                return value is not None and self.compares(value)
+
+    def compares(self, value: str) -> bool:
+        """Whether a label's text is a whole number above, or below, the one that is named."""
+        if not _is_whole(value):
+            return False
+        bound = int(self.values[0])
+        return int(value) > bound if self.operator is Match.ABOVE else int(value) < bound
+
 
 NodeTerm = tuple[NodeRequirement, ...]
-"""Conditions that must all hold of one node."""
+"""Conditions that must all hold of one node, or of one replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePreference:
+    """A term that replicas would rather see hold; what weighs more counts more."""
+
+    weight: int
+    term: NodeTerm
+
+
+class Bond(StrEnum):
+    """Whether a replica wants others in its domain, or bears none of them there."""
+
+    ATTRACTS = "attracts"
+    REPELS = "repels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Company:
+    """Whom a replica must have, or must not have, in its domain of a topology level.
+
+    Meant are replicas that all of ``labels`` hold of, of one of ``tenants`` (None: of anybody); with ``of_jobs`` it is
+    the labels of their jobs that count, and those of its own gang are not meant. ``present`` names domains where
+    somebody who belongs to no job is meant too: engines know of such and fill it in before a scheduling cycle.
+    """
+
+    bond: Bond
+    level: str
+    labels: NodeTerm = ()
+    tenants: tuple[Tenant, ...] | None = None
+    of_jobs: bool = False
+    present: tuple[str, ...] = ()
+
+    def means(self, labels: Mapping[str, str], tenant: Tenant) -> bool:
+        """Whether a replica (or a job) with these labels is meant."""
+        return (self.tenants is None or tenant in self.tenants) and all(each.holds(labels) for each in self.labels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evenness:
+    """Replicas of a role lie evenly: no domain of ``level`` has over ``skew`` more of them than the emptiest."""
+
+    level: str
+    skew: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +139,19 @@ class NodeRule:
     """Which nodes replicas may use.
 
     ``gpu_types`` is in order of preference; empty means any. Every label of ``node_selector`` must be there, and one
-    of the terms of ``node_affinity`` must hold, if there are any.
+    of the terms of ``node_affinity`` must hold, if there are any. The rest stands in no job file: engines fill it in
+    from what a job brings along. ``preferences`` are terms that should hold; ``company`` and ``even`` say how replicas
+    lie to others and among themselves; each reason in ``barred`` keeps them from every node.
     """
 
     gpu_types: tuple[str, ...] = ()
     node_selector: Mapping[str, str] = field(default_factory=dict)
     node_affinity: tuple[NodeTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    preferences: tuple[NodePreference, ...] = ()
+    company: tuple[Company, ...] = ()
+    even: tuple[Evenness, ...] = ()
+    barred: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not all(self.node_affinity):
@@ -93,6 +166,10 @@ class NodeRule:
             node_selector={**self.node_selector, **own.node_selector},
             node_affinity=_both(self.node_affinity, own.node_affinity),
             tolerations=(*self.tolerations, *own.tolerations),
+            preferences=(*self.preferences, *own.preferences),
+            company=(*self.company, *own.company),
+            even=(*self.even, *own.even),
+            barred=(*self.barred, *own.barred),
         )
 
 

@@ -120,7 +120,8 @@ class RoleSpec:
     """One role: how many replicas, what they run and what they need. Memory of zero means no limit.
 
     ``replicas`` start together; the gang may live with ``minimum`` of them and grow to ``maximum``.
-    ``placement`` narrows down what the job says of nodes, for this role alone.
+    ``placement`` narrows down what the job says of nodes, for this role alone. ``labels`` are what its replicas go by
+    for the ``company`` of others; engines fill them in, no job file has them.
     """
 
     name: RoleName
@@ -136,6 +137,7 @@ class RoleSpec:
     port: int = 2222
     placement: NodeRule | None = None
     pod_template_json: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         where = f"roles.{self.name}"

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from gangline.model import JobId, QueueName, Timestamp
 from gangline.scheduling.decision import Decision, Start
+from gangline.scheduling.domains import both
 from gangline.scheduling.explanation import Constraint, Explanation
 from gangline.scheduling.forecast import ends_by
 from gangline.scheduling.holdings import Held, Waiting
 from gangline.scheduling.layout import Layout, placement_of, slots_of
 from gangline.scheduling.line import Line, Turn
 from gangline.scheduling.memory import Memory
-from gangline.scheduling.neighbours import both
 from gangline.scheduling.placement import Shortfall
 from gangline.scheduling.policies import DEFAULT_POLICIES, Policies
 from gangline.scheduling.quota import Branch, QueueTree

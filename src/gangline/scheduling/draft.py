@@ -11,14 +11,17 @@ import numpy as np
 
 from gangline.scheduling.devices import CLOSED, arrange
 from gangline.scheduling.shapes import GPU_MILLIS, Shape
-from gangline.scheduling.table import GPU, PODS, WHOLE_GPUS, Bools, Ints, NodeTable
+from gangline.scheduling.table import GPU, PODS, WHOLE_GPUS, Bools, Floats, Ints, NodeTable
 
 MANY = np.iinfo(np.int64).max // 2
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A shape against one table: what it takes from a row, and which nodes it may use at all."""
+    """A shape against one table: what it takes from a row, and which nodes it may use at all.
+
+    ``dislike`` has a number per node, the lower the better, for a shape that prefers some.
+    """
 
     shape: Shape
     row: Ints
@@ -26,9 +29,10 @@ class Need:
     amounts: Ints
     part: int
     allowed: Bools
+    dislike: Floats | None = None
 
     @classmethod
-    def of(cls, table: NodeTable, shape: Shape, allowed: Bools) -> "Need":
+    def of(cls, table: NodeTable, shape: Shape, allowed: Bools, dislike: Floats | None = None) -> "Need":
         """Translate a shape; one that asks for a resource no node has is allowed nowhere."""
         row = table.vector(dict(shape.amounts))
         row[PODS] = 1
@@ -37,7 +41,7 @@ class Need:
             allowed = np.zeros(len(table), dtype=np.bool_)
         # The total of GPU thousandths is kept for quotas; whether a node has room is a matter of its devices.
         columns = np.flatnonzero(np.where(np.arange(len(row)) == GPU, 0, row))
-        return cls(shape, row, columns, row[columns], shape.gpu_part, allowed)
+        return cls(shape, row, columns, row[columns], shape.gpu_part, allowed, dislike)
 
 
 class Draft:

@@ -28,7 +28,7 @@ class Constraint(StrEnum):
     RESOURCES = "resources"
     TOPOLOGY = "topology"
     NEIGHBOURS = "neighbours"
-    """It fits, but not beside the jobs it wants to be near, or only beside those it keeps away from."""
+    """It fits, but not beside those it wants to be near, or only beside those it keeps away from."""
     RESERVATION = "reservation"
     """It fits, but would delay the gang that is first in line."""
     MAKING_ROOM = "making-room"
@@ -112,7 +112,7 @@ _REASONS: Mapping[Constraint, Callable[[Explanation], str]] = {
     ),
     Constraint.RESOURCES: lambda why: f"Not enough is free: {_fits(why)}.",
     Constraint.TOPOLOGY: lambda why: f"No single {why.level} has room for all of it: {_fits(why)} in the best one.",
-    Constraint.NEIGHBOURS: lambda why: "No node with room for it runs the jobs that it wants beside it, and no others.",
+    Constraint.NEIGHBOURS: lambda why: "No node with room for it has the company that it wants, and no other.",
     Constraint.RESERVATION: lambda why: f"It would delay '{why.behind}', which is first in line.",
     Constraint.MAKING_ROOM: lambda why: "Others are being stopped to make room for it.",
 }

@@ -174,7 +174,7 @@ class _Update:
         before = self._removed.get(job.id)
         if before is not None and _occupies(job) == _occupies(before.job) and job.scale == before.job.scale:
             del self._removed[job.id]
-            self._held[job.id] = _moved_on(before, job)
+            self._held[job.id] = _moved_on(before, job, _demand(job, self._old))
         else:
             gang = Held(**_facts(job), demand=_demand(job, self._old), roles=(), amounts=NOTHING)
             self._held[job.id] = gang
@@ -235,9 +235,9 @@ def _facts(job: Job) -> dict[str, Any]:
     }
 
 
-def _moved_on(gang: Held, job: Job) -> Held:
-    """The same gang in the same place, in another phase."""
-    return Held(**_facts(job), demand=gang.demand, roles=gang.roles, amounts=gang.amounts)
+def _moved_on(gang: Held, job: Job, demand: Demand) -> Held:
+    """The same gang in the same place, in another phase; what it would grow by may be something else now."""
+    return Held(**_facts(job), demand=demand, roles=gang.roles, amounts=gang.amounts)
 
 
 def _demand(job: Job, old: Holdings) -> Demand:

@@ -5,13 +5,15 @@ settles it: node after node, keep every mixture of replicas placed so far that n
 same state share the list of mixtures that one of them can take.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from gangline.scheduling.devices import arrange
 from gangline.scheduling.draft import Draft, Need
-from gangline.scheduling.table import ABSENT, GPU, WHOLE_GPUS, Bools, Ints
+from gangline.scheduling.shapes import Demand, RoleDemand
+from gangline.scheduling.table import ABSENT, GPU, WHOLE_GPUS, Bools, Ints, NodeTable
 
 Mixture = tuple[int, ...]
 """How many replicas of each shape."""
@@ -20,36 +22,76 @@ State = tuple[int, ...]
 """What is placed so far and, where replicas must lie apart, how many more of each shape this domain may get. The more,
 the better, in every number."""
 
+Pairs = frozenset[tuple[int, int]]
+"""Numbers of shapes that bear not each other; a shape that bears not itself is a pair with itself."""
+
 FRONT_LIMIT = 20_000
 """Mixtures kept at most. Beyond it the best are kept, and a gang could in theory be refused wrongly; a gang needs
 several different shapes with dozens of replicas each, on nodes that are nearly full, to come near it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Clashes:
+    """Which shapes must not share a node, and which a domain: one number per node says which it is in."""
+
+    on_node: Pairs = frozenset()
+    in_domain: Pairs = frozenset()
+    domains: Ints | None = None
+
+    @classmethod
+    def of(cls, table: NodeTable, demand: Demand, roles: Sequence[RoleDemand]) -> "Clashes | None":
+        """What must lie apart; None if it is a matter of several kinds of domains besides nodes."""
+        numbers = {role.role: number for number, role in enumerate(roles)}
+        by_level: dict[str, set[tuple[int, int]]] = {}
+        for apart in demand.apart:
+            members = [numbers[name] for name in apart.roles if name in numbers]
+            if len(members) == len(apart.roles):
+                pairs = by_level.setdefault(apart.level, set())
+                pairs.update((one, other) for one in members for other in members if len(members) == 1 or one != other)
+        on_node = frozenset(by_level.pop("node", ()))
+        if len(by_level) > 1:
+            return None
+        for level, pairs in by_level.items():
+            return cls(on_node, frozenset(pairs), table.level(level).ids)
+        return cls(on_node)
+
+    def at(self, row: int) -> Pairs:
+        """Who must not share this node."""
+        return self.on_node if self.is_outside(row) else self.on_node | self.in_domain
+
+    def is_outside(self, row: int) -> bool:
+        """Whether a node is in no domain."""
+        return self.domains is None or self.domains[row] == ABSENT
+
+    def left(self, room: Mixture, added: Mixture) -> Mixture:
+        """How many more of each shape a domain may get."""
+        closed = {other for one, other in self.in_domain if added[one]}
+        return tuple(0 if number in closed else each for number, each in enumerate(room))
+
+
 def fit_together(
-    draft: Draft, needs: list[Need], wanted: list[int], allowed: Bools | None, *, domains: Ints | None = None
+    draft: Draft, needs: list[Need], wanted: list[int], usable: Bools, clashes: Clashes
 ) -> list[Ints] | None:
     """Return replicas per node for each shape, or None when no assignment exists. Takes nothing from the draft.
 
-    With ``domains`` (one number per node, ABSENT for none), no domain gets two replicas of any one shape, and nodes
-    outside every domain get none.
+    ``usable`` has a row per shape: the nodes it may use.
     """
-    rows = _useful(draft, needs, allowed, domains)
+    rows = _useful(draft, needs, usable, clashes)
     goal = tuple(wanted)
-    most = goal if domains is None else tuple(min(count, 1) for count in goal)
+    unbound = goal if clashes.in_domain else ()
     fronts: list[dict[State, State]] = []
-    start: State = (0,) * len(goal) + (() if domains is None else most)
-    front: dict[State, State] = {start: start}
+    front: dict[State, State] = {(0,) * len(goal) + unbound: (0,) * len(goal) + unbound}
     menus: dict[bytes, list[Mixture]] = {}
     for position, row in enumerate(rows):
-        menu = _menu(draft, needs, most, row, menus)
-        fresh = domains is None or position == 0 or domains[row] != domains[rows[position - 1]]
+        menu = _menu(draft, needs, goal, row, usable=usable[:, row], pairs=clashes.at(row), menus=menus)
+        fresh = position == 0 or clashes.is_outside(row) or _elsewhere(clashes, row, rows[position - 1])
         grown: dict[State, State] = {}
         for state in sorted(front, reverse=True):
-            done, room = state[: len(goal)], most if fresh else state[len(goal) :]
+            done, room = state[: len(goal)], goal if fresh else state[len(goal) :]
             for extra in menu:
                 added = tuple(map(min, extra, room))
                 total = tuple(min(a + b, limit) for a, b, limit in zip(done, added, goal, strict=True))
-                left = () if domains is None else tuple(a - b for a, b in zip(room, added, strict=True))
+                left = unbound if clashes.is_outside(row) else clashes.left(room, added)
                 grown.setdefault(total + left, state)
         front = {state: grown[state] for state in _unbeaten(list(grown))}
         fronts.append(front)
@@ -59,34 +101,56 @@ def fit_together(
     return None
 
 
-def _useful(draft: Draft, needs: list[Need], allowed: Bools | None, domains: Ints | None) -> list[int]:
-    counts = np.stack([draft.counts(need) for need in needs])
-    if allowed is not None:
-        counts = np.where(allowed, counts, 0)
-    if domains is not None:
-        counts = np.where(domains != ABSENT, counts, 0)
+def _elsewhere(clashes: Clashes, row: int, before: int) -> bool:
+    return clashes.domains is not None and bool(clashes.domains[row] != clashes.domains[before])
+
+
+def _useful(draft: Draft, needs: list[Need], usable: Bools, clashes: Clashes) -> list[int]:
+    counts = np.where(usable, np.stack([draft.counts(need) for need in needs]), 0)
     rows = np.flatnonzero(counts.any(axis=0))
+    domains = np.zeros_like(rows) if clashes.domains is None else clashes.domains[rows]
     # Roomy nodes first: the goal is reached, or the front becomes narrow, as early as possible. Those of one domain
     # follow each other.
-    order = np.lexsort((rows, -counts.sum(axis=0)[rows], np.zeros_like(rows) if domains is None else domains[rows]))
+    order = np.lexsort((rows, -counts.sum(axis=0)[rows], domains))
     return [int(row) for row in rows[order]]
 
 
-def _menu(draft: Draft, needs: list[Need], most: Mixture, row: int, menus: dict[bytes, list[Mixture]]) -> list[Mixture]:
+def _menu(
+    draft: Draft,
+    needs: list[Need],
+    goal: Mixture,
+    row: int,
+    *,
+    usable: Bools,
+    pairs: Pairs,
+    menus: dict[bytes, list[Mixture]],
+) -> list[Mixture]:
     """Every mixture one node can take that is not part of a larger one."""
-    usable = bytes([*(bool(need.allowed[row]) for need in needs), bool(draft.table.shares_gpus[row])])
-    key = draft.free[row].tobytes() + draft.shared[row].tobytes() + usable
+    kind = bytes([*usable.tolist(), bool(draft.table.shares_gpus[row]), len(pairs)])
+    key = draft.free[row].tobytes() + draft.shared[row].tobytes() + kind
     if key not in menus:
-        menus[key] = _unbeaten(list(_mixtures(draft, needs, most, row)))
+        alone = [min(count, 1) if (number, number) in pairs else count for number, count in enumerate(goal)]
+        most = tuple(count if may else 0 for count, may in zip(alone, usable.tolist(), strict=True))
+        menus[key] = list(_peaceful(_mixtures(draft, needs, most, row), pairs))
     return menus[key]
+
+
+def _peaceful(mixtures: Iterable[Mixture], pairs: Pairs) -> Iterator[Mixture]:
+    """Mixtures in which nobody clashes. To do without a shape may pay off elsewhere, so that is always a choice."""
+    crossed = [(one, other) for one, other in pairs if one < other]
+    parties: dict[tuple[bool, ...], list[Mixture]] = {}
+    for each in mixtures:
+        if not any(each[one] and each[other] for one, other in crossed):
+            parties.setdefault(tuple(bool(each[number]) for pair in crossed for number in pair), []).append(each)
+    for party in parties.values():
+        yield from _unbeaten(party)
 
 
 def _mixtures(draft: Draft, needs: list[Need], most: Mixture, row: int) -> Iterator[Mixture]:
     """Every mixture of the shapes that fits on one node: its sums, and parts of GPUs device by device."""
     free = draft.free[row].tolist()
     levels = draft.shared[row].tolist()
-    usable = [count if need.allowed[row] else 0 for need, count in zip(needs, most, strict=True)]
-    for mixture in _within(free, [need.row.tolist() for need in needs], usable):
+    for mixture in _within(free, [need.row.tolist() for need in needs], list(most)):
         pairs = [(need, count) for need, count in zip(needs, mixture, strict=True) if need.part]
         parts = [draft.part(need, row) for need, count in pairs for _ in range(count)]
         whole = sum(need.shape.whole_gpus * count for need, count in zip(needs, mixture, strict=True))

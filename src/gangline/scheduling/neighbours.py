@@ -1,111 +1,154 @@
-"""Who runs beside whom: gangs that want to be near some jobs, or away from others, by their labels.
+"""Who runs beside whom: gangs that want some replicas or jobs in their domain, or bear none of them there.
 
 Unlike a filter, which looks at nodes alone, this changes with every start. The cycle asks for each gang in turn and
-tells what it has started. Where no job has such a wish, nothing is computed.
+tells what it has started. Where nobody has such a wish, nothing is computed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from gangline.model import JobId
+from gangline.model import Bond, Company, JobId, Match, NodeTerm
+from gangline.scheduling.crowd import Crowd, Place
 from gangline.scheduling.holdings import Held, Waiting
 from gangline.scheduling.layout import Layout
 from gangline.scheduling.plugins.interface import Refusal
-from gangline.scheduling.shapes import Labels
+from gangline.scheduling.shapes import RoleDemand
 from gangline.scheduling.snapshot import Snapshot
-from gangline.scheduling.table import Bools
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where one job runs, what it is, and whom it keeps away."""
-
-    job_id: JobId
-    labels: Mapping[str, str]
-    away: Labels
-    rows: tuple[int, ...]
+from gangline.scheduling.table import ABSENT, Bools
 
 
 class Neighbours:
-    """The jobs on the nodes of one cycle."""
+    """The replicas on the nodes of one cycle."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._size = len(snapshot.table)
-        self._used = any(demand.near or demand.away for demand in snapshot.holdings.demands)
-        self._places = [_place_of(held) for held in snapshot.held.values()] if self._used else []
-        self._placed = {place.job_id for place in self._places}
+        self._table = snapshot.table
+        self._used = any(demand.choosy for demand in snapshot.holdings.demands)
+        self._crowd = Crowd()
+        self._placed: set[JobId] = set()
         self._known: dict[object, tuple[Refusal, ...]] = {}
+        if self._used:
+            for held in snapshot.held.values():
+                self._take_in(held, {role.role: role.rows for role in held.roles})
 
     def settle(self, gang: Waiting, layout: Layout) -> None:
         """A gang has got its place, or more of it."""
         if self._used:
-            rows = tuple(row for seats in layout for row in seats.rows.tolist())
-            self._places.append(_Place(gang.job.id, gang.job.spec.labels, gang.demand.away, rows))
-            self._placed.add(gang.job.id)
+            for seats in layout:
+                self._take_in(gang, {seats.role.role: seats.rows.tolist()})
             self._known.clear()
 
     def key(self, gang: Waiting) -> object:
         """What sets gangs apart that ask for the same: with equal keys, the same nodes suit."""
-        return tuple(sorted(gang.job.spec.labels.items())) if self._used else None
+        if not self._used:
+            return None
+        spec = gang.job.spec
+        return (spec.tenant, _frozen(spec.labels), *(_frozen(role.labels) for role in spec.roles))
 
     def allowed(self, gang: Waiting, gone: Collection[JobId] = ()) -> Bools | None:
-        """Nodes whose jobs suit the gang, and whom it suits, once some are gone; None: all of them."""
-        refusals = self.refusals(gang, gone)
-        return ~np.logical_or.reduce([refusal.nodes for refusal in refusals]) if refusals else None
+        """Nodes whose replicas suit the gang, and whom it suits, once some jobs are gone; see ``domains``."""
+        if not self._used:
+            return None
+        masks = [self._suited(self.refusals(gang, role, gone)) for role in gang.demand.roles]
+        if all(mask is None for mask in masks):
+            return None
+        open_to_all = np.ones(len(self._table), dtype=np.bool_)
+        return np.stack([open_to_all if mask is None else mask for mask in masks])
 
-    def refusals(self, gang: Waiting, gone: Collection[JobId] = ()) -> tuple[Refusal, ...]:
-        """Which wishes keep the gang from which nodes."""
+    def refusals(self, gang: Waiting, role: RoleDemand, gone: Collection[JobId] = ()) -> tuple[Refusal, ...]:
+        """Which wishes keep the replicas of a role from which nodes."""
         if not self._used:
             return ()
         if gone:
-            return self._refusals(gang, gone)
+            return self._refusals(gang, role, gone)
         placed = gang.job.id if gang.job.id in self._placed else None
-        key = (placed, self.key(gang), gang.demand.near, gang.demand.away)
+        key = (placed, self.key(gang), role)
         if key not in self._known:
-            self._known[key] = self._refusals(gang, ())
+            self._known[key] = self._refusals(gang, role, ())
         return self._known[key]
 
-    def _refusals(self, gang: Waiting, gone: Collection[JobId]) -> tuple[Refusal, ...]:
-        others = [place for place in self._places if place.job_id != gang.job.id and place.job_id not in gone]
-        return tuple(refusal for refusal in self._wishes(gang, others) if refusal.nodes.any())
+    def _take_in(self, gang: Held | Waiting, rows: dict[object, Iterable[int]]) -> None:
+        self._placed.add(gang.job.id)
+        for role in gang.demand.roles:
+            if where := tuple(set(rows.get(role.role, ()))):
+                self._crowd.add(_place(gang, role, where))
 
-    def _wishes(self, gang: Waiting, others: list[_Place]) -> Iterator[Refusal]:
-        demand, labels = gang.demand, gang.job.spec.labels
-        if demand.near:
-            wanted = [place for place in others if _carries(place.labels, demand.near)]
-            # The first of a group that wants to be together must be allowed to begin somewhere.
-            if wanted or not _carries(labels, demand.near):
-                yield Refusal(f"no job with {_text(demand.near)} runs there", ~self._rows(wanted))
-        if demand.away:
-            unwanted = self._rows(place for place in others if _carries(place.labels, demand.away))
-            yield Refusal(f"a job with {_text(demand.away)} runs there", unwanted)
-        hostile = self._rows(place for place in others if place.away and _carries(labels, place.away))
-        yield Refusal("a job there keeps jobs with its labels away", hostile)
+    def _suited(self, refusals: tuple[Refusal, ...]) -> Bools | None:
+        return ~np.logical_or.reduce([refusal.nodes for refusal in refusals]) if refusals else None
 
-    def _rows(self, places: Iterable[_Place]) -> Bools:
-        mask = np.zeros(self._size, dtype=np.bool_)
-        for place in places:
-            mask[list(place.rows)] = True
-        return mask
+    def _refusals(self, gang: Waiting, role: RoleDemand, gone: Collection[JobId]) -> tuple[Refusal, ...]:
+        absent = {gang.job.id, *gone}
+        return tuple(refusal for refusal in self._wishes(gang, role, absent) if refusal.nodes.any())
+
+    def _wishes(self, gang: Waiting, role: RoleDemand, absent: set[JobId]) -> Iterator[Refusal]:
+        me = _place(gang, role)
+        for company in role.company:
+            others = [place for place in self._crowd.meant_by(company) if place.job_id not in absent]
+            reached = self._reached(company, others)
+            if company.bond is Bond.REPELS:
+                yield Refusal(f"{whom(company)} {_where(company)}", reached)
+            # Who wants others of its own gang lies where they lie, and the first of a group that wants to be together
+            # must be allowed to begin somewhere.
+            elif not _wants_mates(gang, me, company) and (reached.any() or not me.is_meant(company)):
+                yield Refusal(f"no {whom(company, article=False)} {_where(company)}", ~reached)
+        hostile = np.zeros(len(self._table), dtype=np.bool_)
+        for company, place in self._crowd.repelling(me):
+            if place.job_id not in absent:
+                hostile |= self._reached(company, [place], present=False)
+        yield Refusal("somebody there keeps those with its labels away", hostile)
+
+    def _reached(self, company: Company, places: Iterable[Place], *, present: bool = True) -> Bools:
+        """Nodes in a domain with any of these, or with somebody who belongs to no job."""
+        level = self._table.level(company.level)
+        found = np.zeros(len(level.names), dtype=np.bool_)
+        rows = [row for place in places for row in place.rows]
+        domains = level.ids[rows]
+        found[domains[domains != ABSENT]] = True
+        if present and company.present:
+            found |= np.isin(level.names, company.present)
+        # The last entry is for nodes without a domain, whose id is the last index.
+        return np.asarray(np.append(found, False)[level.ids])  # a value, not a flag
 
 
-def _place_of(held: Held) -> _Place:
-    rows = tuple({row for role in held.roles for row in role.rows})
-    return _Place(held.job.id, held.job.spec.labels, held.demand.away, rows)
+def _place(gang: Held | Waiting, role: RoleDemand, rows: tuple[int, ...] = ()) -> Place:
+    spec = gang.job.spec
+    return Place(
+        job_id=gang.job.id,
+        tenant=spec.tenant,
+        job_labels=spec.labels,
+        labels=spec.role(role.role).labels,
+        company=role.company,
+        rows=rows,
+    )
 
 
-def _carries(labels: Mapping[str, str], wanted: Labels) -> bool:
-    return all(labels.get(name) == value for name, value in wanted)
+def _wants_mates(gang: Waiting, me: Place, company: Company) -> bool:
+    """Whether a rule means other roles of the same gang, and not the one that has it."""
+    spec = gang.job.spec
+    if company.of_jobs or me.is_meant(company):
+        return False
+    return any(company.means(role.labels, spec.tenant) for role in spec.roles)
 
 
-def _text(labels: Labels) -> str:
-    return ", ".join(f"{name}={value}" for name, value in labels)
+def _frozen(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items()))
 
 
-def both(first: Bools | None, second: Bools | None) -> Bools | None:
-    """Nodes that two conditions allow; None allows all."""
-    if first is None or second is None:
-        return second if first is None else first
-    return first & second
+def whom(company: Company, *, article: bool = True) -> str:
+    """Say whom a rule means."""
+    if company.tenants == ():
+        return "somebody who keeps it away"
+    kind = "job" if company.of_jobs else "replica"
+    name = f"{kind} with {_text(company.labels)}" if company.labels else kind
+    return f"a {name}" if article else name
+
+
+def _where(company: Company) -> str:
+    return "runs there" if company.level == "node" else f"runs in its {company.level}"
+
+
+def _text(labels: NodeTerm) -> str:
+    return ", ".join(
+        f"{each.key}={each.values[0]}" if each.operator is Match.IN and len(each.values) == 1 else str(each)
+        for each in labels
+    )

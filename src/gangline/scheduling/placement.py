@@ -9,10 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gangline.scheduling.bonds import Together
+from gangline.scheduling.domains import Seated, both, clear_of, confined, for_role, one_per_domain
 from gangline.scheduling.draft import Draft, Need
-from gangline.scheduling.joint import fit_together
+from gangline.scheduling.evenness import evenly
+from gangline.scheduling.filling import pack, spread
+from gangline.scheduling.joint import Clashes, fit_together
 from gangline.scheduling.layout import ONE, Layout, Seats
-from gangline.scheduling.plugins.interface import NodeScore, Refusal, Score
+from gangline.scheduling.plugins.interface import NodeScore, Refusal
+from gangline.scheduling.plugins.scores import dislikes
 from gangline.scheduling.policies import Policies
 from gangline.scheduling.ranking import Ranking
 from gangline.scheduling.shapes import Demand, RoleDemand, Shape
@@ -22,6 +27,11 @@ SHAPES_KEPT = 10_000
 
 WORTH_RANKING = 16
 """Single replicas placed in one draft before it pays to keep its nodes in order."""
+
+DISLIKED = 1e6
+"""What a point of dislike adds to a node's score: more than any score, so that preferences come first."""
+
+NOBODY: Seated = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,8 @@ class Needs:
             allowed = np.ones(len(self.table), dtype=np.bool_)
             for refusal in refusals:
                 allowed &= ~refusal.nodes
-            known = self._known[shape] = (Need.of(self.table, shape, allowed), refusals)
+            need = Need.of(self.table, shape, allowed, dislikes(self.table, shape))
+            known = self._known[shape] = (need, refusals)
         return known
 
 
@@ -130,7 +141,7 @@ class Placer:
         known = self._cached(need, packed=demand.packed)
         if known.total < role.least:
             return Shortfall(role, known.total)
-        return (self._seat(role, need, role.least, demand, None),) if role.least else ()
+        return (self._seat(role, need, role.least, demand, known.counts),) if role.least else ()
 
     def _place_single(self, role: RoleDemand, need: Need) -> Layout | Shortfall:
         row = self._best_row(need)
@@ -141,7 +152,7 @@ class Placer:
 
     def _best_row(self, need: Need) -> int | None:
         """Where to pack one replica; once there have been several, the nodes are kept in order for them."""
-        if self._ranking is not None and not need.part:
+        if self._ranking is not None and not need.part and need.dislike is None:
             return self._ranking.best(need)
         self._singles += 1
         score = self._policies.pack
@@ -150,23 +161,27 @@ class Placer:
         known = self._cached(need, packed=True)
         return int(known.scores.argmin()) if known.total else None
 
-    def extend(self, role: RoleDemand, wanted: int, demand: Demand, allowed: Bools | None = None) -> Seats | None:
+    def extend(
+        self, role: RoleDemand, wanted: int, demand: Demand, allowed: Bools | None = None, seated: Seated = NOBODY
+    ) -> Seats | None:
         """Take room for up to ``wanted`` further replicas of one role; None when not even one fits."""
         need = self.needs.of(role.shape)
-        wanted = min(wanted, int(self._masked(need, demand, allowed).sum()))
-        return self._seat(role, need, wanted, demand, allowed) if wanted else None
+        room = self._room(role, demand, allowed, seated, wanted)
+        wanted = min(wanted, int(room.sum()))
+        return self._seat(role, need, wanted, demand, room) if wanted else None
 
     def _options(self, demand: Demand, allowed: Bools | None) -> Iterator[tuple[Bools | None, str | None]]:
         """The sets of nodes to try, best first, each with the topology level it stays within."""
-        level = demand.within
         for types in self._type_masks(demand, allowed):
-            if level is None:
-                yield types, None
-                continue
-            for domain in self._domains(demand, level, types):
-                yield domain, level
-            if not demand.within_required:
-                yield types, None
+            for mask, level in self._gathered(demand, demand.together, types):
+                if demand.within is None:
+                    yield mask, level
+                    continue
+                everybody = Together(demand.within, frozenset(role.role for role in demand.roles))
+                for domain in self._domains(demand, everybody, mask):
+                    yield domain, demand.within
+                if not demand.within_required:
+                    yield mask, level
 
     def _type_masks(self, demand: Demand, allowed: Bools | None) -> Iterator[Bools | None]:
         """One GPU type for the whole gang, in the order of preference; then any mixture of them."""
@@ -175,48 +190,62 @@ class Placer:
         if types:
             gpus = self.draft.table.gpu_type.ids != ABSENT
         for name in types:
-            mask = ~gpus | self.draft.table.gpu_type.equal_to(name)
-            yield mask if allowed is None else mask & allowed
+            yield both(~gpus | self.draft.table.gpu_type.equal_to(name), allowed)
         yield allowed
 
-    def _domains(self, demand: Demand, level: str, allowed: Bools | None) -> Iterator[Bools]:
-        """Domains where every role by itself would fit, the tightest first."""
-        domains = self.draft.table.level(level)
+    def _gathered(
+        self, demand: Demand, groups: tuple[Together, ...], allowed: Bools | None, level: str | None = None
+    ) -> Iterator[tuple[Bools | None, str | None]]:
+        """Every choice of one domain for each group of roles that must lie together."""
+        if not groups:
+            yield allowed, level
+            return
+        for domain in self._domains(demand, groups[0], allowed):
+            yield from self._gathered(demand, groups[1:], domain, groups[0].level)
+
+    def _domains(self, demand: Demand, group: Together, allowed: Bools | None) -> Iterator[Bools]:
+        """Domains where every role of the group by itself would fit, the tightest first."""
+        domains = self.draft.table.level(group.level)
         inside = domains.ids != ABSENT
         fits = np.ones(len(domains.names), dtype=np.bool_)
         room = np.zeros(len(domains.names), dtype=np.float64)
         for role in demand.roles:
-            counts = self._masked(self.needs.of(role.shape), demand, allowed)
-            sums = np.bincount(domains.ids[inside], weights=counts[inside], minlength=len(domains.names))
-            fits &= sums >= role.least
-            room += sums
+            if role.role in group.roles:
+                counts = self._spaced(role, demand, allowed, NOBODY)
+                sums = np.bincount(domains.ids[inside], weights=counts[inside], minlength=len(domains.names))
+                fits &= sums >= role.least
+                room += sums
         for domain in sorted(np.flatnonzero(fits).tolist(), key=lambda number: (room[number], number)):
-            mask = domains.ids == domain
-            yield mask if allowed is None else mask & allowed
+            yield confined(allowed, demand, group.roles, domains.ids == domain)
 
     def _place_in(self, demand: Demand, allowed: Bools | None) -> Layout | Shortfall:
         """Try one set of nodes: role by role, the hardest first, then all together."""
         roles = [role for role in demand.roles if role.least]
         for role in roles:
-            possible = int(self._masked(self.needs.of(role.shape), demand, allowed).sum())
+            possible = int(self._room(role, demand, allowed, NOBODY, role.least).sum())
             if possible < role.least:
                 return Shortfall(role, possible)
         mark = self.draft.mark()
         layout: list[Seats] = []
         for role in sorted(roles, key=self._hardness):
-            need = self.needs.of(role.shape)
-            possible = int(self._masked(need, demand, allowed).sum())
+            seated = {seats.role.role: seats.rows.tolist() for seats in layout}
+            room = self._room(role, demand, allowed, seated, role.least)
+            possible = int(room.sum())
             if possible < role.least:
                 self.draft.undo(mark)
                 return self._place_together(demand, roles, allowed) or Shortfall(role, possible)
-            layout.append(self._seat(role, need, role.least, demand, allowed))
+            layout.append(self._seat(role, self.needs.of(role.shape), role.least, demand, room))
         order = {role.role: number for number, role in enumerate(demand.roles)}
         return tuple(sorted(layout, key=lambda seats: order[seats.role.role]))
 
     def _place_together(self, demand: Demand, roles: list[RoleDemand], allowed: Bools | None) -> Layout | None:
+        """Look at all roles at once; not where some lie evenly, or apart at several levels besides nodes."""
+        clashes = Clashes.of(self.draft.table, demand, roles)
+        if clashes is None or any(role.even for role in roles):
+            return None
         needs = [self.needs.of(role.shape) for role in roles]
-        domains = None if demand.apart is None else self.draft.table.level(demand.apart).ids
-        found = fit_together(self.draft, needs, [role.least for role in roles], allowed, domains=domains)
+        usable = np.stack([self._usable(role, demand, allowed) for role in roles])
+        found = fit_together(self.draft, needs, [role.least for role in roles], usable, clashes)
         if found is None:
             return None
         layout = []
@@ -225,87 +254,63 @@ class Placer:
             layout.append(Seats(role, need, rows, counts[rows], slots))
         return tuple(layout)
 
+    def _usable(self, role: RoleDemand, demand: Demand, allowed: Bools | None) -> Bools:
+        mask = both(for_role(allowed, demand, role), clear_of(self.draft.table, demand.apart, role.role, NOBODY))
+        own = self.needs.of(role.shape).allowed
+        return own if mask is None else own & mask
+
     def _hardness(self, role: RoleDemand) -> tuple[float, ...]:
         capacity = self.draft.table.capacity.max(axis=0, initial=1)
         need = self.needs.of(role.shape)
         allowed = int(need.allowed.sum())
         return (-float((need.row / np.maximum(capacity, 1)).max()), allowed)
 
-    def _seat(self, role: RoleDemand, need: Need, wanted: int, demand: Demand, allowed: Bools | None) -> Seats:
+    def _seat(self, role: RoleDemand, need: Need, wanted: int, demand: Demand, room: Ints) -> Seats:
         """Choose nodes for ``wanted`` replicas that are known to fit, and take them."""
-        counts = self._masked(need, demand, allowed)
         scores = self._cached(need, packed=demand.packed).scores
         if wanted == 1:
-            best = np.where(counts > 0, scores, np.inf)
+            best = np.where(room > 0, scores, np.inf)
             rows, taken = np.array([best.argmin()]), ONE
         elif demand.packed:
-            rows, taken = pack(counts, scores, wanted)
+            rows, taken = pack(room, scores, wanted, need.dislike)
         else:
-            rows, taken = spread(counts, scores, wanted)
+            rows, taken = spread(room, scores, wanted)
         slots = self.draft.take_all(need, rows, taken)
         return Seats(role, need, rows, taken, slots)
 
-    def _masked(self, need: Need, demand: Demand, allowed: Bools | None) -> Ints:
-        counts = self._cached(need, packed=demand.packed).counts
-        if allowed is not None:
-            counts = np.where(allowed, counts, 0)
-        return counts if demand.apart is None else self._one_per_domain(counts, need, demand.apart, demand)
+    def _room(self, role: RoleDemand, demand: Demand, allowed: Bools | None, seated: Seated, wanted: int) -> Ints:
+        """The room of each node for ``wanted`` replicas of a role, with those of the gang that have their place."""
+        counts = self._spaced(role, demand, allowed, seated)
+        if not role.even:
+            return counts
+        usable, present = self.needs.of(role.shape).allowed, seated.get(role.role, ())
+        return evenly(self.draft.table, role.even, counts, usable=usable, present=present, wanted=wanted)
 
-    def _one_per_domain(self, counts: Ints, need: Need, level: str, demand: Demand) -> Ints:
-        """Room for replicas none of which share a domain: one on the best node of each."""
-        domains = self.draft.table.level(level)
-        scores = self._cached(need, packed=demand.packed).scores
-        rows = np.flatnonzero((counts > 0) & (domains.ids != ABSENT))
-        ordered = rows[np.lexsort((rows, scores[rows]))]
-        _, first = np.unique(domains.ids[ordered], return_index=True)
-        single = np.zeros_like(counts)
-        single[ordered[first]] = 1
-        return single
+    def _spaced(self, role: RoleDemand, demand: Demand, allowed: Bools | None, seated: Seated) -> Ints:
+        """The same, whatever lies evenly: what must lie apart is kept apart, from others of the gang and each other."""
+        known = self._cached(self.needs.of(role.shape), packed=demand.packed)
+        mask = for_role(allowed, demand, role)
+        if demand.apart:
+            mask = both(mask, clear_of(self.draft.table, demand.apart, role.role, seated))
+        counts = known.counts if mask is None else np.where(mask, known.counts, 0)
+        for apart in demand.apart:
+            if apart.roles == {role.role}:
+                counts = one_per_domain(counts, self.draft.table.level(apart.level).ids, known.scores)
+        return counts
 
     def _cached(self, need: Need, *, packed: bool) -> _Cached:
-        score: Score = self._policies.pack if packed else self._policies.spread
         key = (id(need), packed)
         changed = self.draft.changed
         known = self._cache.get(key)
         if known is None:
-            known = _Cached(self.draft.counts(need), score.score(self.draft, need, self._every_row), len(changed))
-            self._cache[key] = known
+            scores = self._scores(need, self._every_row, packed=packed)
+            known = self._cache[key] = _Cached(self.draft.counts(need), scores, len(changed))
         elif known.position < len(changed):
             rows = np.array(sorted(set(changed[known.position :])), dtype=np.int64)
-            known.refresh(rows, self.draft.counts(need, rows), score.score(self.draft, need, rows))
+            known.refresh(rows, self.draft.counts(need, rows), self._scores(need, rows, packed=packed))
             known.position = len(changed)
         return known
 
-
-def pack(counts: Ints, scores: Floats, wanted: int) -> tuple[Ints, Ints]:
-    """As few nodes as possible: the roomiest first, and for the rest the node that it fits most tightly."""
-    rows = np.flatnonzero(counts)
-    order = rows[np.lexsort((rows, scores[rows], -counts[rows]))]
-    room = counts[order]
-    before = np.cumsum(room) - room
-    last = int(np.searchsorted(before + room, wanted))
-    rest = wanted - int(before[last])
-    # Every node from ``last`` on could be the one that takes the rest; the tightest leaves the least scattered room.
-    tail = order[last:]
-    roomy = tail[counts[tail] >= rest]
-    tightest = roomy[np.lexsort((roomy, scores[roomy], counts[roomy]))[0]]
-    return np.append(order[:last], tightest), np.append(room[:last], rest)
-
-
-def spread(counts: Ints, scores: Floats, wanted: int) -> tuple[Ints, Ints]:
-    """As evenly as possible: one more on every node in turn, the emptiest first."""
-    rows = np.flatnonzero(counts)
-    order = rows[np.lexsort((rows, scores[rows]))]
-    room = counts[order]
-    low, high = 0, int(min(wanted, room.max()))
-    while low < high:
-        middle = (low + high) // 2
-        if int(np.minimum(room, middle).sum()) >= wanted:
-            high = middle
-        else:
-            low = middle + 1
-    taken = np.minimum(room, high - 1)
-    more = np.flatnonzero(room >= high)[: wanted - int(taken.sum())]
-    taken[more] += 1
-    used = taken > 0
-    return order[used], taken[used]
+    def _scores(self, need: Need, rows: Ints, *, packed: bool) -> Floats:
+        scores = (self._policies.pack if packed else self._policies.spread).score(self.draft, need, rows)
+        return scores if need.dislike is None else scores + DISLIKED * need.dislike[rows]

@@ -11,6 +11,7 @@ from itertools import chain
 
 import numpy as np
 
+from gangline.scheduling.domains import for_any
 from gangline.scheduling.draft import MANY, Draft, Need
 from gangline.scheduling.holdings import Held, HeldRole, Holdings
 from gangline.scheduling.layout import Layout, book
@@ -80,7 +81,7 @@ class Attempt:
         for role in self._demand.roles:
             where |= self._placer.needs.of(role.shape).allowed
         if self._allowed is not None:
-            where &= self._allowed
+            where &= for_any(self._allowed)
         if where.all():
             return list(units)
         flags: list[bool] = where.tolist()

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gangline.model import JobId
+from gangline.model import Bond, JobId
+from gangline.scheduling.bonds import Apart
 from gangline.scheduling.draft import Draft
 from gangline.scheduling.explanation import Constraint, Excluded, Explanation, amount_text
 from gangline.scheduling.holdings import Waiting
+from gangline.scheduling.neighbours import whom
 from gangline.scheduling.placement import Placer, Shortfall
 from gangline.scheduling.plugins.interface import Refusal
 from gangline.scheduling.reservation import Floor
@@ -29,7 +31,7 @@ class Reasons:
         """Why this gang did not get a place; ``holders`` says who is in its way."""
         demand = gang.demand
         need = self._floor.needs.of(short.role.shape)
-        unsuited = self._floor.neighbours.refusals(gang)
+        unsuited = self._unsuited(gang, short)
         constraint = self._constraint(demand, short, need.allowed, unsuited)
         if constraint is Constraint.RESERVATION and behind is None:
             constraint = Constraint.RESOURCES
@@ -45,6 +47,12 @@ class Reasons:
             behind=behind if constraint is Constraint.RESERVATION else None,
             helps=tuple(self._helps(demand, short)),
         )
+
+    def _unsuited(self, gang: Waiting, short: Shortfall) -> tuple[Refusal, ...]:
+        """What neighbours keep the gang from: of the role that was short, or of another if that one has none."""
+        roles = sorted(gang.demand.roles, key=lambda role: role.role != short.role.role)
+        found = (self._floor.neighbours.refusals(gang, role) for role in roles)
+        return next((refusals for refusals in found if refusals), ())
 
     def ever_fits(self, demand: Demand) -> bool:
         """Whether the gang would fit if nothing else ran."""
@@ -135,11 +143,23 @@ class Reasons:
             if room and short.possible + room >= role.least and demand.within is None:
                 yield f"It would start now if this did not exclude nodes: {refusal.rule}."
         best = int(_fits_on(self._table.capacity[need.allowed], need.row).max(initial=0))
-        if demand.apart is not None:
-            yield f"No two '{role.role}' replicas may share a {demand.apart}, and {short.possible} have room."
-        elif best and demand.within is None:
+        aparts = [apart for apart in demand.apart if role.role in apart.roles]
+        for apart in aparts:
+            yield f"{_pair_text(apart)} may share a {apart.level}, and {short.possible} have room."
+        for group in demand.together:
+            wanted = [whom(each) for each in role.company if each.bond is Bond.ATTRACTS and each.level == group.level]
+            if role.role in group.roles and wanted:
+                yield f"It must share a {group.level} with {' and with '.join(dict.fromkeys(wanted))}."
+        for even in role.even:
+            yield f"No {even.level} may have over {even.skew} more '{role.role}' replicas than another."
+        if best and not aparts and not role.even and demand.within is None:
             nodes = -(-(role.least - short.possible) // best)
             yield f"{nodes} more empty node{'s' if nodes > 1 else ''} of the largest suitable kind would do."
+
+
+def _pair_text(apart: Apart) -> str:
+    names = sorted(apart.roles)
+    return f"No two '{names[0]}' replicas" if len(names) == 1 else f"No '{names[0]}' and '{names[1]}' replicas"
 
 
 def _fits_on(free: Ints, row: Ints) -> Ints:

@@ -11,11 +11,12 @@ from operator import itemgetter
 import numpy as np
 
 from gangline.model import JobId, Timestamp
+from gangline.scheduling.domains import Seated, both
 from gangline.scheduling.draft import Draft
 from gangline.scheduling.forecast import ends_by, expected_end, waiting_since
 from gangline.scheduling.holdings import Held, Waiting
 from gangline.scheduling.layout import Layout, Seats, book
-from gangline.scheduling.neighbours import Neighbours, both
+from gangline.scheduling.neighbours import Neighbours
 from gangline.scheduling.placement import Needs, Placer, Shortfall
 from gangline.scheduling.policies import Policies
 from gangline.scheduling.shapes import Demand, RoleDemand
@@ -53,9 +54,11 @@ class Floor:
             return found
         return self._settle(found, in_time=in_time)
 
-    def extend(self, role: RoleDemand, count: int, demand: Demand, allowed: Bools | None = None) -> Seats | None:
+    def extend(
+        self, role: RoleDemand, count: int, demand: Demand, allowed: Bools | None, seated: Seated
+    ) -> Seats | None:
         """Give a gang up to ``count`` more replicas of a role out of what nobody waits for."""
-        seats = (self._both or self.now).extend(role, count, demand, self.still_open(allowed))
+        seats = (self._both or self.now).extend(role, count, demand, self.still_open(allowed), seated)
         if seats is not None and self._both is not None:
             return self._settle((seats,), in_time=False)[0]
         return seats

@@ -6,14 +6,25 @@ replica. Called by the snapshot; knows nothing of nodes.
 
 from dataclasses import dataclass
 
-from gangline.model import Job, JobSpec, NodeTerm, Prefer, RoleName, RoleSpec, Toleration
+from gangline.model import (
+    Bond,
+    Company,
+    Evenness,
+    Job,
+    NodePreference,
+    NodeRequirement,
+    NodeRule,
+    NodeTerm,
+    PlacementRule,
+    Prefer,
+    RoleName,
+    RoleSpec,
+    Toleration,
+)
+from gangline.scheduling.bonds import Apart, Together, aparts_of, togethers_of
 
 GPU_MILLIS = 1000
 """One whole GPU."""
-
-
-Labels = tuple[tuple[str, str], ...]
-"""Labels in the order of their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +39,8 @@ class Shape:
     tolerations: tuple[Toleration, ...] = ()
     gpu_types: tuple[str, ...] = ()
     affinity: tuple[NodeTerm, ...] = ()
+    preferences: tuple[NodePreference, ...] = ()
+    barred: tuple[str, ...] = ()
 
     def amount(self, name: str) -> int:
         """How much of one resource each replica needs."""
@@ -51,12 +64,17 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class RoleDemand:
-    """One role of a gang: it cannot run with fewer than ``least`` and should have ``wanted``."""
+    """One role of a gang: it cannot run with fewer than ``least`` and should have ``wanted``.
+
+    ``company`` says whom its replicas want, or do not bear, beside them; ``even`` over what they are to lie evenly.
+    """
 
     role: RoleName
     shape: Shape
     least: int
     wanted: int
+    company: tuple[Company, ...] = ()
+    even: tuple[Evenness, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +85,8 @@ class Demand:
     prefer: Prefer | None = None
     within: str | None = None
     within_required: bool = True
-    apart: str | None = None
-    near: Labels = ()
-    away: Labels = ()
+    apart: tuple[Apart, ...] = ()
+    together: tuple[Together, ...] = ()
 
     @property
     def packed(self) -> bool:
@@ -84,8 +101,14 @@ class Demand:
     @property
     def plain(self) -> bool:
         """Whether it is one role that may go anywhere: most gangs, and the quickest to place."""
-        free = self.within is None and self.apart is None
-        return free and len(self.roles) == 1 and len(self.roles[0].shape.gpu_types) <= 1
+        if len(self.roles) > 1 or self.within is not None or self.apart or self.together:
+            return False
+        return len(self.roles[0].shape.gpu_types) <= 1 and not self.roles[0].even
+
+    @property
+    def choosy(self) -> bool:
+        """Whether it matters to the gang who else is on a node, or in a node's domain."""
+        return any(role.company for role in self.roles)
 
     def total(self, *, wanted: bool = False) -> dict[str, int]:
         """Everything the gang needs to live (or, ``wanted``, to be complete), by resource."""
@@ -99,30 +122,51 @@ class Demand:
 
 def demand_of(job: Job) -> Demand:
     """Reduce a job to what placement needs."""
-    rule = job.spec.placement
+    spec, rule = job.spec, job.spec.placement
     scale = dict(job.scale)
+    nodes = [spec.nodes_of(role) for role in spec.roles]
+    bound = any(each.company for each in nodes)
     return Demand(
         roles=tuple(
-            RoleDemand(
-                role=role.name,
-                shape=shape_of(job.spec, role),
-                least=role.least,
-                wanted=min(max(scale.get(role.name, role.replicas), role.least), role.most),
-            )
-            for role in job.spec.roles
+            _role_demand(rule, role, own, scale.get(role.name, role.replicas))
+            for role, own in zip(spec.roles, nodes, strict=True)
         ),
         prefer=rule.prefer,
         within=rule.within,
         within_required=rule.within_required,
-        apart=rule.apart,
-        near=tuple(sorted(rule.near.items())),
-        away=tuple(sorted(rule.away.items())),
+        apart=aparts_of(spec) if bound or rule.apart else (),
+        together=togethers_of(spec) if bound else (),
     )
 
 
-def shape_of(spec: JobSpec, role: RoleSpec) -> Shape:
+def _role_demand(rule: PlacementRule, role: RoleSpec, own: NodeRule, asked: int) -> RoleDemand:
+    return RoleDemand(
+        role=role.name,
+        shape=_shape_of(role, own),
+        least=role.least,
+        wanted=min(max(asked, role.least), role.most),
+        company=(*_company_of(rule), *own.company) if rule.near or rule.away else own.company,
+        even=own.even,
+    )
+
+
+def _company_of(rule: PlacementRule) -> tuple[Company, ...]:
+    """The jobs that a job wants beside it or not: what its own file says."""
+    wishes = ((Bond.ATTRACTS, rule.near), (Bond.REPELS, rule.away))
+    return tuple(
+        Company(
+            bond=bond,
+            level="node",
+            labels=tuple(NodeRequirement(key=key, values=(value,)) for key, value in sorted(labels.items())),
+            of_jobs=True,
+        )
+        for bond, labels in wishes
+        if labels
+    )
+
+
+def _shape_of(role: RoleSpec, rule: NodeRule) -> Shape:
     """What each replica of a role needs, and where it may run. A GPU type binds only roles that use a GPU."""
-    rule = spec.nodes_of(role)
     resources = role.resources
     return Shape(
         amounts=tuple(sorted((name, amount) for name, amount in resources.amounts().items() if amount)),
@@ -130,4 +174,6 @@ def shape_of(spec: JobSpec, role: RoleSpec) -> Shape:
         tolerations=rule.tolerations,
         gpu_types=rule.gpu_types if resources.gpu_millis else (),
         affinity=rule.node_affinity,
+        preferences=rule.preferences,
+        barred=rule.barred,
     )

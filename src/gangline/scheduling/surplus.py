@@ -5,13 +5,14 @@ from itertools import zip_longest
 
 import numpy as np
 
-from gangline.model import JobId, NodeName, ReplicaId
+from gangline.model import JobId, NodeName, ReplicaId, RoleName
+from gangline.scheduling.bonds import Together
 from gangline.scheduling.decision import Grow, Shrink
 from gangline.scheduling.devices import CLOSED
+from gangline.scheduling.domains import Seated, both, for_role
 from gangline.scheduling.holdings import Held, Waiting, age_of
 from gangline.scheduling.layout import Layout, Seats
 from gangline.scheduling.line import Line, Turn
-from gangline.scheduling.neighbours import both
 from gangline.scheduling.quota import QueueTree
 from gangline.scheduling.reservation import Floor
 from gangline.scheduling.shapes import Demand, RoleDemand
@@ -74,23 +75,23 @@ class Surplus:
     def _complete(self, turn: Turn) -> None:
         """Bring a gang that starts now from its minimum towards what it wants."""
         layout = list(self._started[turn.gang.job.id])
+        seated: dict[RoleName, list[int]] = {role.role: [] for role in turn.gang.demand.roles}
+        for seats in layout:
+            seated[seats.role.role] += seats.each()
         for role in turn.gang.demand.roles:
-            rows = np.concatenate([seats.rows for seats in layout]) if layout else np.zeros(0, dtype=np.int64)
-            own = [row for seats in layout if seats.role.role == role.role for row in seats.rows.tolist()]
-            layout.extend(self._extend(turn, role, role.wanted - role.least, rows.tolist(), own))
+            layout.extend(self._extend(turn, role, role.wanted - role.least, seated))
         self._started[turn.gang.job.id] = tuple(layout)
 
     def _grow(self, turn: Turn, gang: Held) -> Grow:
         added: dict[ReplicaId, NodeName] = {}
         slots: dict[ReplicaId, int] = {}
-        rows = [row for role in gang.roles for row in role.rows]
+        seated = {role.role: list(role.rows) for role in gang.roles}
         for role in turn.gang.demand.roles:
             if not gang.job.spec.role(role.role).elastic:
                 continue
             present = gang.present(role.role)
             free = (index for index in range(role.wanted) if index not in present)
-            own = list(gang.role(role.role).rows)
-            for seats in self._extend(turn, role, role.wanted - len(present), rows, own):
+            for seats in self._extend(turn, role, role.wanted - len(present), seated):
                 for row, slot in zip_longest(seats.each(), seats.slots, fillvalue=CLOSED):
                     replica = ReplicaId(role.role, next(free))
                     added[replica] = self._snapshot.table.names[row]
@@ -98,37 +99,38 @@ class Surplus:
                         slots[replica] = slot
         return Grow(job_id=gang.job.id, added=added, gpu_slots=slots)
 
-    def _extend(self, turn: Turn, role: RoleDemand, count: int, rows: list[int], own: list[int]) -> Iterator[Seats]:
-        """Seats for up to ``count`` more: beside the gang's replicas first, then elsewhere; ``own`` are of the role."""
-        inside = both(self._inside(turn.gang.demand, rows), self._floor.neighbours.allowed(turn.gang))
+    def _extend(self, turn: Turn, role: RoleDemand, count: int, seated: dict[RoleName, list[int]]) -> Iterator[Seats]:
+        """Seats for up to ``count`` more, beside the gang's replicas first; ``seated`` learns of them."""
+        inside = both(self._inside(turn.gang.demand, role, seated), self._suited(turn, role))
         beside = np.zeros(len(self._snapshot.table), dtype=np.bool_)
-        beside[rows] = True
+        beside[[row for rows in seated.values() for row in rows]] = True
         for allowed in (beside if inside is None else beside & inside, inside):
             need = self._floor.needs.of(role.shape)
             count = min(count, self._tree.headroom(turn.leaf, need.row))
-            typed = self._tree.open_types(turn.leaf, int(need.row[GPU]))
-            mask = both(both(allowed, typed), self._elsewhere(turn.gang.demand, own))
-            seats = self._floor.extend(role, count, turn.gang.demand, mask) if count > 0 else None
+            mask = both(allowed, self._tree.open_types(turn.leaf, int(need.row[GPU])))
+            seats = self._floor.extend(role, count, turn.gang.demand, mask, seated) if count > 0 else None
             if seats is not None:
                 self._tree.book_seats(turn.leaf, need.row, list(seats.each()))
                 count -= int(seats.counts.sum())
-                own += seats.rows.tolist()
+                seated[role.role] += seats.each()
                 self._floor.neighbours.settle(turn.gang, (seats,))
                 yield seats
 
-    def _elsewhere(self, demand: Demand, own: list[int]) -> Bools | None:
-        """Replicas that must lie apart grow into domains that none of their role is in."""
-        if demand.apart is None or not own:
-            return None
-        domains = self._snapshot.table.level(demand.apart).ids
-        return ~np.isin(domains, domains[own])
+    def _suited(self, turn: Turn, role: RoleDemand) -> Bools | None:
+        """Nodes whose replicas suit the gang's."""
+        return for_role(self._floor.neighbours.allowed(turn.gang), turn.gang.demand, role)
 
-    def _inside(self, demand: Demand, rows: list[int]) -> Bools | None:
-        """A gang that must stay within one domain grows there or not at all."""
-        if demand.within is None or not demand.within_required or not rows:
-            return None
-        domains = self._snapshot.table.level(demand.within)
-        return np.asarray(domains.ids == domains.ids[rows[0]])
+    def _inside(self, demand: Demand, role: RoleDemand, seated: Seated) -> Bools | None:
+        """Who must lie in one domain with others of the gang grows there or not at all."""
+        groups = [group for group in demand.together if role.role in group.roles]
+        if demand.within is not None and demand.within_required:
+            groups.append(Together(demand.within, frozenset(each.role for each in demand.roles)))
+        mask: Bools | None = None
+        for group in groups:
+            rows = [row for name in group.roles for row in seated.get(name, ())]
+            domains = self._snapshot.table.level(group.level)
+            mask = both(mask, np.asarray(domains.ids == domains.ids[rows[0]])) if rows else mask
+        return mask
 
 
 def _beyond(gang: Held, role: RoleDemand) -> int:

@@ -84,12 +84,15 @@ class NodeTable:
         return self._labels[key]
 
     def level(self, name: str) -> Interned:
-        """The domains of one topology level. The level ``node`` always exists: every node is its own domain."""
+        """The domains of one topology level. The level ``node`` always exists: every node is its own domain.
+
+        A name that is no level of a node is looked up among its labels: any label divides nodes into domains.
+        """
         if name not in self._levels:
             if name == "node":
                 self._levels[name] = intern(list(self.names))
             else:
-                self._levels[name] = intern([node.topology.get(name) for node in self.nodes])
+                self._levels[name] = intern([node.topology.get(name, node.labels.get(name)) for node in self.nodes])
         return self._levels[name]
 
     def taints(self) -> Sequence[tuple[Taint, Bools]]:

@@ -83,7 +83,7 @@ class Pool:
             for (_, rank), (_, gangs) in self._classes.items()
             if rank >= turn.rank
             for unit in self._units(gangs, rank, taken)
-            if unit.whole and not (unit.gang.demand.near or unit.gang.demand.away)
+            if unit.whole and not unit.gang.demand.choosy
         ]
         return sorted(units, key=_order)
 

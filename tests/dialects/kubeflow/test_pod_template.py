@@ -9,6 +9,7 @@ from gangline.model import Match, NodeRequirement, NodeRule, PlacementRule, Reso
 from tests.dialects.kubeflow.test_job import Builder, translate
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def test_the_training_container_is_found_by_name_and_the_template_is_kept(job: Builder, replica: Builder) -> None:
@@ -115,7 +116,8 @@ def test_a_gang_scheduler_means_a_gang(job: Builder, replica: Builder, scheduler
 
 def test_other_schedulers_and_their_kind_of_rules_are_remarked_on(job: Builder, replica: Builder) -> None:
     worker = replica(
-        envFrom=[{"configMapRef": {"name": "c"}}], pod={"schedulerName": "own", "affinity": {"podAffinity": {}}}
+        envFrom=[{"configMapRef": {"name": "c"}}],
+        pod={"schedulerName": "own", "affinity": {"podAffinity": {PREFERRED: []}}},
     )
     translation = translate(
         job("TFJob", {"Worker": worker}, runPolicy={"schedulingPolicy": {"minResources": {"cpu": 1}}})
@@ -124,6 +126,7 @@ def test_other_schedulers_and_their_kind_of_rules_are_remarked_on(job: Builder, 
         "spec.runPolicy.schedulingPolicy.minResources",
         "spec.tfReplicaSpecs.Worker",
     ]
+    assert "the preferred podAffinity counts towards pods of its own kind alone" in translation.notes[1]
     assert any("envFrom is set from objects of the cluster" in note for note in translation.local_notes)
 
 

@@ -2,7 +2,9 @@
 
 import msgspec
 
-from gangline.engines.kubernetes.claims import claims_by_role, claims_of_gang, confined, selector_to_terms
+from gangline.engines.kubernetes.claims import Grip, claims_by_role, claims_of_gang, confined
+from gangline.engines.kubernetes.foreign.volumes import Sharing
+from gangline.engines.kubernetes.node_terms import selector_to_terms
 from gangline.kube.objects import NodeSelector
 from gangline.model import (
     DataMove,
@@ -17,6 +19,7 @@ from gangline.model import (
     ReplicaId,
     RoleName,
 )
+from gangline.scheduling.bonds import Together, togethers_of
 from gangline.testing.builders import make_role, make_spec
 from tests.engines.kubernetes.foreign.builders import make_kube_node
 
@@ -57,9 +60,17 @@ def test_claims_of_a_gang_come_with_the_nodes_of_its_replicas() -> None:
 def test_only_roles_with_volumes_are_confined_and_keep_their_own_rule() -> None:
     own = NodeRule(node_selector={"zone": "a"}, node_affinity=FAST)
     spec = make_spec(roles=(make_role("worker", placement=own), make_role("ps")))
-    worker, server = confined(spec, {WORKER: [HERE]}).roles
+    worker, server = confined(spec, JobId("job-1"), {WORKER: ["data"]}, {"data": Grip(HERE)}).roles
     assert worker.placement == NodeRule(node_selector={"zone": "a"}, node_affinity=((*FAST[0], *HERE[0]),))
     assert server.placement is None
+
+
+def test_only_roles_that_share_a_claim_of_one_node_lie_together() -> None:
+    spec = make_spec(roles=(make_role("worker", replicas=2), make_role("chief"), make_role("ps", replicas=2)))
+    by_role = {WORKER: ["data"], RoleName("chief"): ["data"], SERVER: ["free"]}
+    grips = {"data": Grip(sharing=Sharing.ONE_NODE), "free": Grip(HERE)}
+    found = confined(spec, JobId("job-1"), by_role, grips)
+    assert togethers_of(found) == (Together("node", frozenset({WORKER, RoleName("chief")})),)
 
 
 def test_a_volumes_nodes_are_read_in_full() -> None:

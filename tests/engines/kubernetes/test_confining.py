@@ -11,6 +11,7 @@ from gangline.engines.kubernetes.errands import Errands
 from gangline.engines.kubernetes.foreign.volumes import Volumes
 from gangline.kube import KubeError
 from gangline.model import Job, NodeRequirement
+from gangline.scheduling.bonds import togethers_of
 from gangline.testing.builders import make_job, make_role, make_running_job, make_spec
 from tests.engines.kubernetes.foreign.builders import NAMESPACE
 from tests.engines.kubernetes.foreign.test_volumes import Storage
@@ -26,6 +27,10 @@ class Cluster(Storage):
         super().__init__()
         self.reads = 0
         self.away = False
+
+    def reached_from_everywhere(self) -> None:
+        self.claim(volumeName="disk", accessModes=["ReadWriteMany"])
+        self.volume("disk", None)
 
     async def get(self, *arguments: object, **fields: object) -> object:
         self.reads += 1
@@ -90,13 +95,45 @@ async def test_a_waiting_job_is_kept_to_the_nodes_of_its_volume_and_others_are_l
     "prepare",
     [
         pytest.param(lambda cluster: cluster.objects.clear(), id="the claim is not there"),
-        pytest.param(lambda cluster: cluster.volume("disk", None), id="the volume is reached from everywhere"),
+        pytest.param(lambda cluster: cluster.reached_from_everywhere(), id="the volume is reached from everywhere"),
         pytest.param(lambda cluster: setattr(cluster, "away", True), id="the cluster does not answer"),
     ],
 )
 async def test_a_job_is_left_alone_when(cluster: Cluster, subject: Subject, prepare: Callable[[Cluster], None]) -> None:
     prepare(cluster)
     assert await subject.terms() is None
+
+
+@pytest.mark.parametrize(
+    ("modes", "want_together", "want_barred"),
+    [
+        pytest.param(["ReadWriteOnce"], True, (), id="one node at a time"),
+        pytest.param(["ReadWriteOnce", "ReadWriteMany"], False, (), id="any number of nodes"),
+        pytest.param(["ReadOnlyMany"], False, (), id="any number of readers"),
+        pytest.param(
+            ["ReadWriteOncePod"],
+            False,
+            ("claim 'data' is ReadWriteOncePod and 2 replicas use it",),
+            id="one pod at a time",
+        ),
+    ],
+)
+async def test_replicas_share_a_claim_as_its_access_mode_allows(
+    cluster: Cluster, subject: Subject, modes: list[str], *, want_together: bool, want_barred: tuple[str, ...]
+) -> None:
+    cluster.claim(volumeName="disk", accessModes=modes)
+    shared = replace(WAITING, spec=replace(WAITING.spec, roles=(make_role(replicas=2),)))
+    (found,) = await subject.confinement.confine([shared])
+    assert bool(togethers_of(found.spec)) is want_together
+    assert found.spec.nodes_of(found.spec.roles[0]).barred == want_barred
+
+
+async def test_a_claim_of_a_single_replica_binds_nobody(cluster: Cluster, subject: Subject) -> None:
+    cluster.claim(volumeName="disk", accessModes=["ReadWriteOncePod"])
+    single = replace(WAITING, spec=replace(WAITING.spec, roles=(make_role(replicas=1),)))
+    (found,) = await subject.confinement.confine([single])
+    assert togethers_of(found.spec) == ()
+    assert found.spec.nodes_of(found.spec.roles[0]).barred == ()
 
 
 async def test_jobs_that_run_ask_nothing(cluster: Cluster, subject: Subject) -> None:

@@ -279,12 +279,13 @@ async def test_affinity_ports_and_kind_decide_the_node(world: ForeignWorld) -> N
     bound = await world.until_bound(1 + len(nodes))
     assert sorted(node for name, node in bound.items() if name != "picky") == nodes
     left = next(pod.metadata.name for pod in await world.pods() if not pod.spec.node_name)
-    await world.until_told(left, "FailedScheduling", "a pod that it must not meet runs there")
+    await world.until_told(left, "FailedScheduling", "a replica with app=db runs there")
 
 
 async def test_what_cannot_be_kept_is_refused_in_words(world: ForeignWorld) -> None:
-    term = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "db"}}}
+    chosen = {"namespaceSelector": {"matchLabels": {"team": "a"}}, "labelSelector": {"matchLabels": {"app": "db"}}}
+    term = {"topologyKey": "kubernetes.io/hostname", **chosen}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    await world.make_pod("zoned", labels={"app": "db"}, affinity=apart)
-    await world.until_told("zoned", "FailedScheduling", "podAntiAffinity is kept only")
+    await world.make_pod("strange", labels={"app": "db"}, affinity=apart)
+    await world.until_told("strange", "FailedScheduling", "namespaceSelector may ask for the label")
     assert await world.bound() == {}

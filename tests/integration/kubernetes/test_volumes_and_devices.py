@@ -9,7 +9,7 @@ import pytest
 
 from gangline.engines.kubernetes.foreign.volumes import SELECTED_NODE, STORAGE_CLASSES, VOLUMES
 from gangline.kube import VOLUME_CLAIMS, GenericObject, Resource
-from gangline.model import Phase, PlacementRule
+from gangline.model import Phase, PlacementRule, Prefer
 from gangline.testing.builders import make_role
 from gangline.testing.cluster import BUSYBOX
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
@@ -138,6 +138,23 @@ async def test_a_job_of_ours_goes_where_its_local_volume_is_and_gets_it(world: S
     second = await world.submit(shell(SERVE, pod_template_json=template), name="second")
     job = await world.phase(second, Phase.PROCESSING)
     assert [status.node for status in job.replicas] == [node]
+
+
+async def test_replicas_that_share_a_volume_of_one_node_lie_there_together(world: StorageWorld) -> None:
+    await world.make_class("example.com/nobody")
+    await world.make_claim()
+    spread = PlacementRule(prefer=Prefer.SPREAD)
+    job_id = await world.submit(
+        shell(SERVE, replicas=3, pod_template_json=json.dumps({"spec": volume()})), placement=spread
+    )
+    job = await world.until(job_id, lambda job: bool(job.replicas))
+    nodes = {status.node for status in job.replicas}
+    assert len(nodes) == 1
+
+    async def claimed() -> bool:
+        return (await world.claim()).metadata.annotations.get(SELECTED_NODE) in nodes
+
+    await eventually(claimed)
 
 
 async def test_a_job_of_ours_waits_where_its_volume_is_out_of_reach_and_says_why(world: StorageWorld) -> None:

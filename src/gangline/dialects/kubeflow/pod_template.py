@@ -215,12 +215,10 @@ def _grace(pod: Mapping[str, Value]) -> int | None:
 
 
 def _notes(where: Value, pod: Mapping[str, Value]) -> tuple[str, ...]:
-    """What of the affinity does not guide the scheduler."""
+    """What of the affinity guides the scheduler only in part."""
     affinity = _below(pod, "affinity")
-    unused = [name for name in ("podAffinity", "podAntiAffinity") if name in affinity]
-    if _PREFERRED in _below(affinity, "nodeAffinity"):
-        unused.append(f"nodeAffinity.{_PREFERRED}")
-    return (f"{where.path}: {', '.join(unused)} does not guide the scheduler",) if unused else ()
+    partly = [name for name in ("podAffinity", "podAntiAffinity") if _PREFERRED in _below(affinity, name)]
+    return tuple(f"{where.path}: the preferred {name} counts towards pods of its own kind alone" for name in partly)
 
 
 def _local_notes(where: Value, pod: Mapping[str, Value], container: Mapping[str, Value]) -> list[str]:

@@ -1,14 +1,27 @@
 """Which volume claims the replicas of a job use, and what of the nodes their volumes leave. Pure."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gangline.engines.kubernetes import names
+from gangline.engines.kubernetes.foreign.volumes import Sharing
 from gangline.engines.kubernetes.staging import moved_claims
 from gangline.kube import Node
-from gangline.kube.objects import NodeSelector, NodeSelectorTerm
-from gangline.model import Gang, GangReplica, JobSpec, Match, NodeRequirement, NodeRule, NodeTerm, RoleName, RoleSpec
+from gangline.model import (
+    Bond,
+    Company,
+    Gang,
+    GangReplica,
+    JobId,
+    JobSpec,
+    NodeRequirement,
+    NodeRule,
+    NodeTerm,
+    RoleName,
+    RoleSpec,
+)
 
 _CLAIM = "persistentVolumeClaim"
 
@@ -33,28 +46,41 @@ def claims_of_gang(gang: Gang, replicas: Iterable[GangReplica], nodes: Mapping[s
     ]
 
 
-def confined(spec: JobSpec, terms: Mapping[RoleName, Sequence[tuple[NodeTerm, ...]]]) -> JobSpec:
-    """Return the spec with its roles kept to nodes of which one term of each choice holds."""
-    return replace(spec, roles=tuple(_confined(role, terms.get(role.name, ())) for role in spec.roles))
+@dataclass(frozen=True, slots=True)
+class Grip:
+    """What a claim leaves to those who use it: nodes of which one of the terms holds, and how they share it."""
+
+    terms: tuple[NodeTerm, ...] = ()
+    sharing: Sharing = Sharing.ANYWHERE
 
 
-def _confined(role: RoleSpec, choices: Sequence[tuple[NodeTerm, ...]]) -> RoleSpec:
-    rule = role.placement or NodeRule()
-    for choice in choices:
-        rule = rule.narrowed(NodeRule(node_affinity=choice))
-    return replace(role, placement=rule) if choices else role
+def confined(
+    spec: JobSpec, job_id: JobId, by_role: Mapping[RoleName, Sequence[str]], grips: Mapping[str, Grip]
+) -> JobSpec:
+    """Return the spec with its roles kept to what the claims that they use leave them."""
+    users = Counter(dict.fromkeys(grips, 0))
+    for role in spec.roles:
+        users.update(dict.fromkeys(by_role.get(role.name, ()), role.most))
+    roles = []
+    for each in spec.roles:
+        role = each
+        for name in by_role.get(each.name, ()):
+            if name in grips:
+                role = _gripped(role, name, grips[name], job_id, users[name])
+        roles.append(role)
+    return replace(spec, roles=tuple(roles))
 
 
-def selector_to_terms(selector: NodeSelector) -> tuple[NodeTerm, ...]:
-    """Say in the model's words which nodes a volume is reached from; a term without requirements holds of none."""
-    return tuple(term for each in selector.node_selector_terms if (term := _to_term(each)))
-
-
-def _to_term(term: NodeSelectorTerm) -> NodeTerm:
-    return tuple(
-        NodeRequirement(key=each.key, operator=Match(each.operator), values=tuple(each.values))
-        for each in (*term.match_expressions, *term.match_fields)
-    )
+def _gripped(role: RoleSpec, claim: str, grip: Grip, job_id: JobId, users: int) -> RoleSpec:
+    """Keep a role to a claim's nodes. Whoever shares a claim that one node may use at a time wants the others there."""
+    rule, labels = NodeRule(node_affinity=grip.terms), role.labels
+    if users > 1 and grip.sharing is Sharing.ONE_POD:
+        rule = replace(rule, barred=(f"claim '{claim}' is ReadWriteOncePod and {users} replicas use it",))
+    elif users > 1 and grip.sharing is Sharing.ONE_NODE:
+        shared = NodeRequirement(key=f"claim {claim}", values=(job_id,))
+        rule = replace(rule, company=(Company(bond=Bond.ATTRACTS, level="node", labels=(shared,)),))
+        labels = {**labels, shared.key: job_id}
+    return replace(role, placement=(role.placement or NodeRule()).narrowed(rule), labels=labels)
 
 
 def _template_claims(role: RoleSpec) -> Iterable[str]:

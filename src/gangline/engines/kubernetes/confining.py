@@ -1,7 +1,8 @@
 """Keeps jobs to the nodes that reach their volumes, before the scheduler places them.
 
-A volume that exists on some nodes alone leaves a job no other choice, though nothing in its spec says so. Claims are
-read when a job with one waits, and again every few seconds while it does: a cluster without such jobs pays nothing.
+A volume that exists on some nodes alone leaves a job no other choice, though nothing in its spec says so; one that only
+one node at a time may use keeps the replicas that share it together. Claims are read when a job with one waits, and
+again every few seconds while it does: a cluster without such jobs pays nothing.
 """
 
 import asyncio
@@ -10,12 +11,13 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from gangline.engines.kubernetes.claims import claims_by_role, confined, selector_to_terms
+from gangline.engines.kubernetes.claims import Grip, claims_by_role, confined
 from gangline.engines.kubernetes.errands import Errands
 from gangline.engines.kubernetes.foreign.volumes import VolumeError, Volumes
+from gangline.engines.kubernetes.node_terms import selector_to_terms
 from gangline.errors import InvalidInputError
 from gangline.kube import KubeError
-from gangline.model import Job, NodeTerm, RoleName, Tenant
+from gangline.model import Job, RoleName, Tenant
 
 _log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 3.0
@@ -24,8 +26,6 @@ _TICKS_REMEMBERED = 20
 
 Claim = tuple[str, str]
 """A namespace and the name of a claim in it."""
-Choice = tuple[NodeTerm, ...]
-"""The terms of which one must hold of a node; without any, all nodes will do."""
 
 
 class Confinement:
@@ -45,7 +45,7 @@ class Confinement:
         self._namespace_of = namespace_of
         self._changed = changed
         self._again_seconds = again_seconds
-        self._known: dict[Claim, Choice] = {}
+        self._known: dict[Claim, Grip] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def confine(self, jobs: Collection[Job]) -> Collection[Job]:
@@ -56,7 +56,7 @@ class Confinement:
             self._known = {}
             return jobs
         wanted = {claim for job in jobs if job.id in claims for claim in self._of(job, claims[job.id])}
-        self._known = {claim: choice for claim, choice in self._known.items() if claim in wanted}
+        self._known = {claim: grip for claim, grip in self._known.items() if claim in wanted}
         await self._look(wanted - self._known.keys())
         if self._looking is None or self._looking.done():
             self._looking = self._errands.spawn(self._look_again(), name="claims of waiting jobs")
@@ -68,31 +68,33 @@ class Confinement:
 
     def _confined(self, job: Job, by_role: dict[RoleName, tuple[str, ...]]) -> Job:
         namespace = self._namespace_of(job.spec.tenant)
-        choices = {
-            role: [choice for name in names if (choice := self._known.get((namespace, name)))]
-            for role, names in by_role.items()
+        grips = {
+            name: grip
+            for name in {name for names in by_role.values() for name in names}
+            if (grip := self._known.get((namespace, name), Grip())) != Grip()
         }
-        return replace(job, spec=confined(job.spec, choices)) if any(choices.values()) else job
+        return replace(job, spec=confined(job.spec, job.id, by_role, grips)) if grips else job
 
     async def _look(self, claims: Iterable[Claim]) -> None:
         claims = tuple(claims)
-        found = await asyncio.gather(*(self._choice(namespace, name) for namespace, name in claims))
-        self._known |= {claim: choice for claim, choice in zip(claims, found, strict=True) if choice is not None}
+        found = await asyncio.gather(*(self._grip(namespace, name) for namespace, name in claims))
+        self._known |= {claim: grip for claim, grip in zip(claims, found, strict=True) if grip is not None}
 
-    async def _choice(self, namespace: str, name: str) -> Choice | None:
+    async def _grip(self, namespace: str, name: str) -> Grip | None:
         """Read what one claim leaves: all nodes if it has no volume, whose lack is told when its pods are launched."""
         try:
-            selectors = (await self._volumes.choices(namespace, [name]))[name]
+            reach = await self._volumes.reach(namespace, name)
         except VolumeError:
-            return ()
+            return Grip()
         except KubeError as error:
             _log.debug("claim %s/%s is looked at again later: %s", namespace, name, error)
             return None
         try:
-            return tuple(term for selector in selectors for term in selector_to_terms(selector))
+            terms = tuple(term for selector in reach.choices for term in selector_to_terms(selector))
         except (InvalidInputError, ValueError) as error:
             _log.warning("the volume of claim %s/%s says no usable word of its nodes: %s", namespace, name, error)
-            return ()
+            return Grip(sharing=reach.sharing)
+        return Grip(terms, reach.sharing)
 
     async def _look_again(self) -> None:
         """Notice volumes that come, go or are taken while jobs wait for them; nobody sends news of it."""

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 
 from gangline.engines.interface import Confining, Engine, EngineEvent, LogLine, LogQuery, Usage
+from gangline.engines.kubernetes.company import Companionship, Realm
 from gangline.engines.kubernetes.confining import Confinement
 from gangline.engines.kubernetes.errands import Errands
 from gangline.engines.kubernetes.foreign.binding import Binder
@@ -90,10 +91,12 @@ class KubernetesEngine:
             concurrency=concurrency,
         )
         self._foreign = ForeignPods(client, self.view, clock=clock, namespace=namespace, prefix=prefix)
+        realm = Realm(namespace=namespace, prefix=prefix)
+        self._companionship = Companionship(self.view, controller=controller, realm=realm)
         self._confinement = Confinement(
             self._foreign.volumes,
             self._errands,
-            namespace_of=lambda tenant: namespace or f"{prefix}{tenant}",
+            namespace_of=realm.namespace_of,
             changed=self._outbox.nodes_changed,
         )
         self._wire(clock, concurrency)
@@ -142,8 +145,9 @@ class KubernetesEngine:
         return self.view.describe_nodes(strangers, self._reporter.refused_places())
 
     async def confine(self, jobs: Collection[Job]) -> Collection[Job]:
-        """Keep jobs to the nodes that reach their volumes; see Confining."""
-        return await self._confinement.confine(jobs)
+        """Keep jobs to what their pods' templates and volumes leave of the nodes; see Confining."""
+        await self._watcher.synced()
+        return await self._confinement.confine(self._companionship.complete(jobs))
 
     async def run(self, gang: Gang) -> None:
         """Make the gang's replicas exist exactly as listed; see Engine."""

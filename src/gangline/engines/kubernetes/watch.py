@@ -14,6 +14,7 @@ from typing import Generic
 from gangline.engines.kubernetes.capacity import NO_OFFERS, is_lost, is_ready, node_to_model, occupies, taken
 from gangline.engines.kubernetes.foreign.pods import WATCHED_PODS, WatchedPod
 from gangline.engines.kubernetes.names import ReplicaKey, replica_of
+from gangline.engines.kubernetes.outsiders import Outsiders
 from gangline.kube import NODES, Applied, Change, Deleted, KubeClient, KubeError, Node, Pod, Resource
 from gangline.kube.objects import AnyObject
 from gangline.model import GangId, Resources
@@ -58,6 +59,8 @@ class ClusterView:
         self._changed_nodes = changed_nodes
         self._lost_node = lost_node
         self.nodes: dict[str, Node] = {}
+        self.outsiders = Outsiders()
+        """Pods that run and are no replicas."""
         self._gangs: dict[GangId, dict[ReplicaKey, Pod]] = {}
         self._shares: dict[tuple[str, str], _Share] = {}
         self._foreign: dict[str, _Foreign] = {}
@@ -207,6 +210,10 @@ class ClusterView:
 
     def _count(self, pod: Pod, share: _Share | None) -> None:
         name = (pod.metadata.namespace, pod.metadata.name)
+        if share is None:
+            self.outsiders.drop(pod)
+        else:
+            self.outsiders.put(pod)
         before = self._shares.get(name)
         if before == share:
             return

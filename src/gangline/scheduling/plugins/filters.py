@@ -25,14 +25,16 @@ class SelectorMatch:
     """Keeps replicas on nodes that carry every label they select and meet one term of their node affinity."""
 
     def refuse(self, table: NodeTable, shape: Shape) -> Iterable[Refusal]:
-        """Refuse nodes per label that is absent or different, and those of which no term holds."""
+        """Refuse nodes per label that is absent or different, those of which no term holds, and all if it is barred."""
+        for reason in shape.barred:
+            yield Refusal(reason, np.ones(len(table), dtype=np.bool_))
         for key, value in shape.selector:
             yield Refusal(f"label {key} is not {value}", ~table.label(key).equal_to(value))
         if len(shape.affinity) == 1:
             for requirement in shape.affinity[0]:
                 yield Refusal(f"it does not hold that {requirement}", ~_meets(table, requirement))
         elif shape.affinity:
-            suited = np.logical_or.reduce([_holds(table, term) for term in shape.affinity])
+            suited = np.logical_or.reduce([holds(table, term) for term in shape.affinity])
             yield Refusal(f"none of its {len(shape.affinity)} terms of node affinity holds", ~suited)
 
 
@@ -59,7 +61,8 @@ class GpuType:
             yield Refusal(f"GPU type is not {' or '.join(shape.gpu_types)}", ~wanted)
 
 
-def _holds(table: NodeTable, term: NodeTerm) -> Bools:
+def holds(table: NodeTable, term: NodeTerm) -> Bools:
+    """Which nodes meet every requirement of a term."""
     return np.asarray(np.logical_and.reduce([_meets(table, requirement) for requirement in term]))
 
 
@@ -76,21 +79,12 @@ def _meets(table: NodeTable, requirement: NodeRequirement) -> Bools:
         case Match.DOES_NOT_EXIST:
             return np.asarray(labels.ids == ABSENT)
         case Match.ABOVE | Match.BELOW:
-            return _carry(labels, [name for name in labels.names if _compares(name, requirement)])
+            return _carry(labels, [name for name in labels.names if requirement.compares(name)])
 
 
 def _carry(labels: Interned, values: Iterable[str]) -> Bools:
     wanted = [number for number, name in enumerate(labels.names) if name in set(values)]
     return np.isin(labels.ids, wanted)
-
-
-def _compares(name: str, requirement: NodeRequirement) -> bool:
-    try:
-        found = int(name)
-    except ValueError:
-        return False
-    bound = int(requirement.values[0])
-    return found > bound if requirement.operator is Match.ABOVE else found < bound
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -1,11 +1,13 @@
-"""Which of several nodes that have room is taken first: the fullest or the emptiest."""
+"""Which of several nodes that have room is taken first: the one preferred, and then the fullest or the emptiest."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from gangline.scheduling.draft import Draft, Need
-from gangline.scheduling.table import CPU, GPU, MEMORY, Floats, Ints
+from gangline.scheduling.plugins.filters import holds
+from gangline.scheduling.shapes import Shape
+from gangline.scheduling.table import CPU, GPU, MEMORY, Floats, Ints, NodeTable
 
 
 class Pack:
@@ -33,6 +35,13 @@ class Spread:
         if need.shape.gpu_millis:
             return -_free(draft, rows)
         return np.asarray(np.minimum(draft.table.capacity[rows, GPU], 1) - _fraction(draft, rows))
+
+
+def dislikes(table: NodeTable, shape: Shape) -> Floats | None:
+    """The weight of the preferences that each node does not meet; None for a shape without any."""
+    if not shape.preferences:
+        return None
+    return np.asarray(sum(each.weight * ~holds(table, each.term) for each in shape.preferences), dtype=np.float64)
 
 
 def _free(draft: Draft, rows: Ints) -> Floats:

@@ -12,7 +12,6 @@ def test_what_the_scheduler_was_told_is_said_in_the_words_of_pods() -> None:
         nodes=3,
         excluded=(
             Excluded("less than 1 gangline.dev/fits.0a1b2c3d free", 1),
-            Excluded("less than 1 gangline.dev/apart.0a1b2c3d free", 1),
             Excluded("less than 1 gangline.dev/port.tcp-8080 free", 1),
         ),
         role="pods",
@@ -22,7 +21,6 @@ def test_what_the_scheduler_was_told_is_said_in_the_words_of_pods() -> None:
     assert readable(why) == (
         "Not enough is free: 0 of the 1 'pods' replicas that it needs fit now."
         " 1 of 3 nodes: not allowed by its affinity, selector or volumes."
-        " 1 of 3 nodes: a pod that it must not meet runs there."
         " 1 of 3 nodes: port 8080/tcp is taken."
         " Missing: 0.5 CPU."
     )

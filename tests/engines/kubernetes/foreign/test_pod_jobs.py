@@ -18,7 +18,7 @@ from tests.engines.kubernetes.foreign.builders import NAMESPACE, make_pod
 
 
 def job_of(pod: WatchedPod) -> Job:
-    member = Member(pod=pod, wish=wish_of(pod, in_group=False))
+    member = Member(pod=pod, wish=wish_of(pod))
     return pod_to_job(member, None, tenant=NAMESPACE, priority=None, now=START)[0]
 
 
@@ -78,7 +78,7 @@ class Book:
         self.records = RecordBook(None, namespace=None, changed=self.changes.append)  # type: ignore[arg-type]  # no object is written
         self.records.open(self.memory, self.memory)
         pod = make_pod("a")
-        member = Member(pod=pod, wish=wish_of(pod, in_group=False))
+        member = Member(pod=pod, wish=wish_of(pod))
         self.job, manifest = pod_to_job(member, None, tenant=NAMESPACE, priority=None, now=START)
         self.record = self.records.keep(self.job, manifest, NAMESPACE)
 

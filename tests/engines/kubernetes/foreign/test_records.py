@@ -1,5 +1,6 @@
 """A gang of others' pods as a job object, read back by the store and by us."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from gangline.engines.kubernetes.foreign.pods import WatchedPod
 from gangline.engines.kubernetes.foreign.records import (
     BadRecordError,
     Member,
+    gang_to_job,
     gang_to_record,
     object_to_record,
     requirements_of,
@@ -20,7 +22,7 @@ from gangline.errors import InvalidInputError
 from gangline.kube import GenericObject, OwnerReference
 from gangline.kube.objects import NodeSelector
 from gangline.model import JobSpec, Phase
-from tests.engines.kubernetes.foreign.builders import NAMESPACE, make_kube_node, make_pod, node_choice
+from tests.engines.kubernetes.foreign.builders import NAMESPACE, make_kube_node, make_pod, node_choice, pod_terms
 
 GROUP = Group(
     name=GroupName(kind=GroupKind.VOLCANO, namespace=NAMESPACE, name="team"),
@@ -31,7 +33,7 @@ GROUP = Group(
 
 
 def record(*pods: WatchedPod, group: Group = GROUP, priority: int | None = None) -> GenericObject:
-    members = [Member(pod=pod, wish=wish_of(pod, in_group=True)) for pod in pods]
+    members = [Member(pod=pod, wish=wish_of(pod)) for pod in pods]
     body = gang_to_record(members, group, tenant=NAMESPACE, priority=priority)
     body["metadata"] |= {"uid": "uid-record", "resourceVersion": "1"}
     return msgspec.convert(body, GenericObject)
@@ -120,3 +122,28 @@ def test_a_job_that_only_looks_like_a_record_is_told_apart(manifest: dict[str, A
     item = record(make_pod())
     with pytest.raises(BadRecordError, match="is no record of pods"):
         object_to_record(msgspec.structs.replace(item, spec={"manifest": manifest}))
+
+
+def test_a_role_holds_what_its_pods_have_in_common_and_say_of_others() -> None:
+    alone = pod_terms("podAntiAffinity", {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}})
+    shared = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    pods = [
+        make_pod(f"pod-{number}", labels={"app": "db", "index": str(number)}, affinity=alone, volumes=shared)
+        for number in range(2)
+    ]
+    other = make_pod("web", labels={"app": "web"})
+    members = [Member(pod=pod, wish=wish_of(pod)) for pod in (*pods, other)]
+    spec, _ = gang_to_job(members, None, tenant=NAMESPACE, priority=None)
+    assert [json.loads(role.pod_template_json or "") for role in spec.roles] == [
+        {
+            "metadata": {"labels": {"app": "db"}},
+            "spec": {
+                "schedulerName": "gangline",
+                "affinity": alone,
+                "volumes": [{"persistentVolumeClaim": {"claimName": "data"}}],
+            },
+        },
+        {"metadata": {"labels": {"app": "web"}}, "spec": {"schedulerName": "gangline"}},
+    ]
+    single, _ = gang_to_job(members[:1], None, tenant=NAMESPACE, priority=None)
+    assert "volumes" not in (single.roles[0].pod_template_json or ""), "a pod alone shares its claim with no gang"

@@ -1,6 +1,7 @@
 """What a pod of others asks for, and what is refused."""
 
-from typing import Any
+import json
+from contextlib import nullcontext
 
 import pytest
 
@@ -13,23 +14,23 @@ ZONE = "topology.kubernetes.io/zone"
 DB = {"labelSelector": {"matchLabels": {"app": "db"}}}
 
 
-def test_amounts_ports_and_kind_become_resources() -> None:
-    pod = make_pod(
-        labels={"app": "db"},
-        ports=[{"containerPort": 80, "hostPort": 8080}],
-        affinity=pod_terms("podAntiAffinity", {**DB, "topologyKey": HOST}),
-    )
-    wish = wish_of(pod, in_group=False)
-    apart = next(name for name in wish.singles if "apart" in name)
-    assert wish.resources.extended == {"gangline.dev/port.tcp-8080": 1, apart: 1}
+def test_amounts_and_ports_become_resources() -> None:
+    pod = make_pod(ports=[{"containerPort": 80, "hostPort": 8080}])
+    wish = wish_of(pod)
+    assert wish.resources.extended == {"gangline.dev/port.tcp-8080": 1}
+    assert wish.singles == {"gangline.dev/port.tcp-8080"}
     assert wish.resources.cpu_millis == 100
     assert taken(pod).extended == {"gangline.dev/port.tcp-8080": 1}
 
 
-def test_pods_of_one_kind_ask_for_the_same_thing() -> None:
-    apart = pod_terms("podAntiAffinity", {**DB, "topologyKey": HOST})
-    first, second = (wish_of(make_pod(name, labels={"app": "db"}, affinity=apart), in_group=False) for name in "ab")
-    assert first.singles == second.singles
+def test_what_a_pod_says_of_others_is_kept_in_its_own_words() -> None:
+    preferred = [{"weight": 5, "preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}}]
+    affinity = pod_terms("podAntiAffinity", {**DB, "topologyKey": HOST})
+    affinity |= {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    spread = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
+    wish = wish_of(make_pod(affinity=affinity, topologySpreadConstraints=spread))
+    assert json.loads(wish.company_json) == {"affinity": affinity, "topologySpreadConstraints": spread}
+    assert wish_of(make_pod(affinity=node_choice({"matchFields": []}))).company_json == ""
 
 
 def test_selector_affinity_tolerations_and_claims_are_read() -> None:
@@ -44,53 +45,30 @@ def test_selector_affinity_tolerations_and_claims_are_read() -> None:
             {"name": "b", "emptyDir": {}},
         ],
     )
-    wish = wish_of(pod, in_group=False)
+    wish = wish_of(pod)
     assert wish.labels == (("disk", "ssd"),)
     assert wish.affinity is not None
     assert [toleration.key for toleration in wish.tolerations] == ["gpu"]
     assert wish.claims == ("data", "pod-0-scratch")
 
 
-def test_a_group_that_wants_to_be_together_stays_within_a_domain() -> None:
-    pod = make_pod(labels={"app": "db"}, affinity=pod_terms("podAffinity", {**DB, "topologyKey": ZONE}))
-    assert wish_of(pod, in_group=True).within == "zone"
-    with pytest.raises(InexpressibleError, match="podAffinity is kept only between the pods of one PodGroup"):
-        wish_of(pod, in_group=False)
-
-
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("unsatisfied", "alone", "want_refused"),
     [
-        pytest.param({"resourceClaims": [{"name": "gpu"}]}, "leave schedulerName out", id="device claims"),
-        pytest.param(
-            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
-            "topologySpreadConstraints",
-            id="hard spread",
-        ),
-        pytest.param({"affinity": pod_terms("podAntiAffinity", {**DB, "topologyKey": ZONE})}, ZONE, id="apart by zone"),
-        pytest.param(
-            {
-                "affinity": pod_terms(
-                    "podAntiAffinity", {"topologyKey": HOST, "labelSelector": {"matchLabels": {"x": "y"}}}
-                )
-            },
-            "podAntiAffinity",
-            id="apart from others",
-        ),
-        pytest.param(
-            {"affinity": pod_terms("podAntiAffinity", {**DB, "topologyKey": HOST, "namespaceSelector": {}})},
-            "podAntiAffinity",
-            id="apart across namespaces",
-        ),
+        pytest.param("DoNotSchedule", True, True, id="nobody to lie evenly with"),
+        pytest.param("DoNotSchedule", False, False, id="one of a gang"),
+        pytest.param("ScheduleAnyway", True, False, id="a preference"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_by_name(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(InexpressibleError, match=message):
-        wish_of(make_pod(labels={"app": "db"}, **fields), in_group=False)
+def test_a_hard_spread_is_kept_inside_a_gang(unsatisfied: str, *, alone: bool, want_refused: bool) -> None:
+    pod = make_pod(topologySpreadConstraints=[{"topologyKey": ZONE, "whenUnsatisfiable": unsatisfied}])
+    with pytest.raises(InexpressibleError, match="PodGroup alone") if want_refused else nullcontext():
+        wish_of(pod, alone=alone)
 
 
-def test_a_soft_spread_is_a_preference_and_no_reason_to_refuse() -> None:
-    wish_of(make_pod(topologySpreadConstraints=[{"whenUnsatisfiable": "ScheduleAnyway"}]), in_group=False)
+def test_devices_are_left_to_kube_scheduler_and_the_refusal_says_so() -> None:
+    with pytest.raises(InexpressibleError, match="leave schedulerName out"):
+        wish_of(make_pod(resourceClaims=[{"name": "gpu"}]))
 
 
 def test_priorities_meet_the_installers_classes_and_never_fall() -> None:

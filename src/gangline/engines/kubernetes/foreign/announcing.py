@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from gangline.engines.kubernetes.capacity import PORT_PREFIX
-from gangline.engines.kubernetes.foreign.offers import APART_PREFIX, FITS_PREFIX, digest
+from gangline.engines.kubernetes.foreign.offers import FITS_PREFIX, digest
 from gangline.engines.kubernetes.foreign.pods import moment_text
 from gangline.kube import EVENTS, PODS, AlreadyExistsError, KubeClient, KubeError, NotFoundError, Pod
 from gangline.model import Clock, JobId
@@ -21,11 +21,10 @@ _log = logging.getLogger(__name__)
 _LONGEST_QUEUE = 10_000
 _LONGEST_MESSAGE = 1000
 _SOMEBODY = JobId("another job")
-_OURS = (FITS_PREFIX, APART_PREFIX, PORT_PREFIX)
+_OURS = (FITS_PREFIX, PORT_PREFIX)
 _PLAIN_WORDS = (
     (re.compile(rf"less than 1 {re.escape(FITS_PREFIX)}\w+ free"), "not allowed by its affinity, selector or volumes"),
     (re.compile(rf"no node has {re.escape(FITS_PREFIX)}\w+"), "not allowed by its affinity, selector or volumes"),
-    (re.compile(rf"less than 1 {re.escape(APART_PREFIX)}\w+ free"), "a pod that it must not meet runs there"),
     (re.compile(rf"less than 1 {re.escape(PORT_PREFIX)}(\w+)-(\d+) free"), r"port \2/\1 is taken"),
 )
 

@@ -1,9 +1,9 @@
 """What nodes have for pods of others, told to the scheduler as amounts.
 
 The scheduler knows labels, taints and amounts; Kubernetes knows more: affinity by expressions, ports of a node, volumes
-that exist on one node alone, pods that bear no second one of their kind beside them. All of it becomes amounts here:
-a node that meets a requirement has plenty of it, another none; of a port it has one. So a gang is placed exactly, in
-the same cycle as all others, and the scheduler learns nothing of Kubernetes.
+that exist on one node alone. All of it becomes amounts here: a node that meets a requirement has plenty of it, another
+none; of a port it has one. So a gang is placed exactly, in the same cycle as all others, and the scheduler learns
+nothing of Kubernetes.
 """
 
 import hashlib
@@ -20,7 +20,6 @@ from gangline.kube.objects import NodeSelector, Toleration
 PLENTY = 10_000
 """More than a node has pods."""
 FITS_PREFIX = f"{DOMAIN}/fits."
-APART_PREFIX = f"{DOMAIN}/apart."
 _DIGEST_LENGTH = 8
 
 

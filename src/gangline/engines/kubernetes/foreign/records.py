@@ -50,8 +50,6 @@ QUEUE = f"{names.DOMAIN}/queue"
 _TTL_SECONDS = 3600.0
 _SYSTEM_PRIORITY = 2_000_000_000
 _DEFAULT_GRACE_SECONDS = 30
-_TEMPLATE = json.dumps({"spec": {"schedulerName": "gangline"}})
-"""A role must say what it runs; the pods exist already, so this is never used."""
 
 
 class BadRecordError(EngineError):
@@ -199,7 +197,7 @@ def gang_to_job(
             preemptible=max(values) < _SYSTEM_PRIORITY,
         ),
         placement=PlacementRule(
-            within=group.within if group is not None and group.within else wishes[0].within,
+            within=group.within if group is not None else None,
             node_selector=dict(wishes[0].labels) if alike else {},
             tolerations=_tolerations(wishes[0].tolerations) if alike else (ModelToleration(operator="Exists"),),
         ),
@@ -224,23 +222,39 @@ def _roles(members: Sequence[Member], *, alike: bool) -> tuple[list[RoleSpec], M
     """Make a role of all pods that are the same to the scheduler."""
     pods: dict[str, PodReference] = {}
     needs: dict[str, Needs] = {}
-    kinds: dict[tuple[str, str, tuple[tuple[str, int], ...]], list[Member]] = {}
+    kinds: dict[tuple[str, str, str, tuple[tuple[str, int], ...]], list[Member]] = {}
     for member in members:
         need = _needs(member.wish, alike=alike)
         fits = f"{FITS_PREFIX}{digest((member.pod.metadata.namespace, need))}" if need != Needs() else ""
         needs |= {fits: need} if fits else {}
         amounts = tuple(sorted(member.wish.resources.amounts().items()))
-        kinds.setdefault((task_of(member.pod), fits, amounts), []).append(member)
+        kinds.setdefault((task_of(member.pod), fits, member.wish.company_json, amounts), []).append(member)
     roles: list[RoleSpec] = []
-    for (task, fits, _), alikes in kinds.items():
+    for (task, fits, _, _), alikes in kinds.items():
         name = _role_name(task, taken={role.name for role in roles})
         resources = alikes[0].wish.resources + Resources(extended={fits: 1} if fits else {})
-        roles.append(RoleSpec(name=name, replicas=len(alikes), resources=resources, pod_template_json=_TEMPLATE))
+        template = _template(alikes, shared=len(members) > 1)
+        roles.append(RoleSpec(name=name, replicas=len(alikes), resources=resources, pod_template_json=template))
         for index, member in enumerate(alikes):
             metadata = member.pod.metadata
             pods[str(ReplicaId(name, index))] = PodReference(name=metadata.name, uid=metadata.uid)
     singles = frozenset().union(*(member.wish.singles for member in members))
     return roles, Manifest(pods=pods, needs=needs, singles=tuple(sorted(singles)))
+
+
+def _template(alikes: Sequence[Member], *, shared: bool) -> str:
+    """What the scheduler must know of pods of one kind: their common labels, what they say of others, shared volumes.
+
+    The pods exist already, so nothing is ever made of it.
+    """
+    wish = alikes[0].wish
+    common = set(alikes[0].pod.metadata.labels.items()).intersection(
+        *(member.pod.metadata.labels.items() for member in alikes[1:])
+    )
+    spec = {"schedulerName": "gangline", **(json.loads(wish.company_json) if wish.company_json else {})}
+    if shared and wish.claims:
+        spec["volumes"] = [{"persistentVolumeClaim": {"claimName": claim}} for claim in wish.claims]
+    return json.dumps({"metadata": {"labels": dict(sorted(common))}, "spec": spec})
 
 
 def _needs(wish: Wish, *, alike: bool) -> Needs:

@@ -186,7 +186,7 @@ class ForeignPods:
 
     async def _record(self, gang: Sequence[WatchedPod], group: Group | None) -> None:
         namespace = gang[0].metadata.namespace
-        members = [Member(pod=pod, wish=wish_of(pod, in_group=group is not None)) for pod in gang]
+        members = [Member(pod=pod, wish=wish_of(pod, alone=len(gang) == 1 and waits(pod))) for pod in gang]
         claims = {claim for member in members if waits(member.pod) for claim in member.wish.claims}
         choices = await self.volumes.choices(namespace, claims)
         tenant = namespace.removeprefix(self._prefix)

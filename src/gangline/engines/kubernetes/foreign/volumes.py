@@ -8,6 +8,7 @@ one and never watched: a cluster without them pays nothing.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -49,6 +50,22 @@ class VolumeElsewhereError(RefusedError):
         super().__init__(Refusal(reason="VolumeUnavailable", message=message, permanent=True))
 
 
+class Sharing(StrEnum):
+    """Who may use a claim at once."""
+
+    ANYWHERE = "anywhere"
+    ONE_NODE = "one node"
+    ONE_POD = "one pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """From where a claim's volume is used: every choice of nodes must hold, and so must its sharing."""
+
+    choices: tuple[NodeSelector, ...] = ()
+    sharing: Sharing = Sharing.ANYWHERE
+
+
 @dataclass(frozen=True, slots=True)
 class _Pending:
     """A claim that waits for a node, with its class and, if volumes lie ready, those that would do."""
@@ -79,12 +96,13 @@ class Volumes:
 
     async def choices(self, namespace: str, claims: Iterable[str]) -> dict[str, tuple[NodeSelector, ...]]:
         """Say which nodes each claim leaves; raises VolumeError for one that no node helps."""
-        found: dict[str, tuple[NodeSelector, ...]] = {}
-        for name in claims:
-            state = await self._look(namespace, name)
-            choice = state.choice() if isinstance(state, _Pending) else _affinity(state)
-            found[name] = (choice,) if choice is not None else ()
-        return found
+        return {name: (await self.reach(namespace, name)).choices for name in claims}
+
+    async def reach(self, namespace: str, name: str) -> Reach:
+        """Say from where a claim can be used; raises VolumeError for one that no node helps."""
+        claim, state = await self._look(namespace, name)
+        choice = state.choice() if isinstance(state, _Pending) else _affinity(state)
+        return Reach((choice,) if choice is not None else (), _sharing(claim))
 
     async def give_nodes(self, namespace: str, wanted: Sequence[tuple[str, Node]]) -> None:
         """Tell every claim that waits for it where it is needed.
@@ -98,7 +116,7 @@ class Volumes:
             if name in writes:
                 continue  # shared by several pods: the first one's node is as good as any
             try:
-                state = await self._look(namespace, name)
+                _, state = await self._look(namespace, name)
             except VolumeError:
                 continue
             if isinstance(state, _Pending):
@@ -138,21 +156,28 @@ class Volumes:
         except ConflictError as error:
             raise VolumeElsewhereError(f"volume '{volume.metadata.name}' was taken meanwhile") from error
 
-    async def _look(self, namespace: str, name: str) -> "_Pending | GenericObject":
-        """Return the claim's volume, or what it waits for."""
+    async def _look(self, namespace: str, name: str) -> tuple[GenericObject, "_Pending | GenericObject"]:
+        """Return a claim and its volume, or what it waits for."""
         try:
             claim = await self._client.get(VOLUME_CLAIMS, name, namespace=namespace)
             if volume := claim.spec.get("volumeName"):
-                return await self._client.get(VOLUMES, volume)
+                return claim, await self._client.get(VOLUMES, volume)
             kind = await self._client.get(STORAGE_CLASSES, claim.spec.get("storageClassName") or "-")
         except NotFoundError as error:
             raise VolumeError(f"claim '{name}' has no volume: {error.message}") from error
         if kind.volume_binding_mode != "WaitForFirstConsumer":
             raise VolumeError(f"claim '{name}' has no volume yet")
         if kind.provisioner != NO_PROVISIONER:
-            return _Pending(claim, kind, ())
+            return claim, _Pending(claim, kind, ())
         listed = (await self._client.list(VOLUMES)).items or ()
-        return _Pending(claim, kind, tuple(volume for volume in listed if _suits(volume, claim)))
+        return claim, _Pending(claim, kind, tuple(volume for volume in listed if _suits(volume, claim)))
+
+
+def _sharing(claim: GenericObject) -> Sharing:
+    modes = set(claim.spec.get("accessModes") or ())
+    if modes == {"ReadWriteOncePod"}:
+        return Sharing.ONE_POD
+    return Sharing.ONE_NODE if modes and modes <= {"ReadWriteOnce", "ReadWriteOncePod"} else Sharing.ANYWHERE
 
 
 def _suits(volume: GenericObject, claim: GenericObject) -> bool:

@@ -1,0 +1,80 @@
+"""Everybody who runs, found by their labels: whom a rule means, and whose rules mean somebody.
+
+A cluster may run tens of thousands of replicas, and nearly every rule names a label and its value. So both are filed
+under such pairs, and only the few that share one are compared.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gangline.model import Bond, Company, JobId, Match, Tenant
+
+_Pair = tuple[bool, str, str]
+"""Whether it is a job's label or a replica's, its name and its value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where replicas of one role of a job run, what they and the job are called, and what company they keep."""
+
+    job_id: JobId
+    tenant: Tenant
+    job_labels: Mapping[str, str]
+    labels: Mapping[str, str]
+    company: tuple[Company, ...] = ()
+    rows: tuple[int, ...] = ()
+
+    def is_meant(self, company: Company) -> bool:
+        """Whether a rule means these replicas."""
+        return company.means(self.job_labels if company.of_jobs else self.labels, self.tenant)
+
+
+class Crowd:
+    """The places of one cycle; it grows as gangs start."""
+
+    def __init__(self) -> None:
+        self._places: list[Place] = []
+        self._labelled: dict[_Pair, list[Place]] = defaultdict(list)
+        self._repelled: dict[_Pair, list[tuple[Company, Place]]] = defaultdict(list)
+        self._repelled_loosely: list[tuple[Company, Place]] = []
+
+    def add(self, place: Place) -> None:
+        """Take somebody in."""
+        self._places.append(place)
+        for pair in _pairs(place):
+            self._labelled[pair].append(place)
+        for company in place.company:
+            if company.bond is Bond.REPELS:
+                anchor = _anchor(company)
+                for pair in anchor:
+                    self._repelled[pair].append((company, place))
+                if not anchor:
+                    self._repelled_loosely.append((company, place))
+
+    def meant_by(self, company: Company) -> Iterator[Place]:
+        """Whom a rule means."""
+        anchor = _anchor(company)
+        candidates = [place for pair in anchor for place in self._labelled[pair]] if anchor else self._places
+        return (place for place in candidates if place.is_meant(company))
+
+    def repelling(self, place: Place) -> Iterator[tuple[Company, Place]]:
+        """Whose rules keep these replicas away, and the rules."""
+        candidates = [entry for pair in _pairs(place) for entry in self._repelled.get(pair, ())]
+        candidates += self._repelled_loosely
+        return ((company, other) for company, other in candidates if place.is_meant(company))
+
+
+def _pairs(place: Place) -> Iterator[_Pair]:
+    for name, value in place.job_labels.items():
+        yield True, name, value
+    for name, value in place.labels.items():
+        yield False, name, value
+
+
+def _anchor(company: Company) -> tuple[_Pair, ...]:
+    """Labels of which everybody whom the rule means has one; none if it names no values."""
+    for each in company.labels:
+        if each.operator is Match.IN:
+            return tuple((company.of_jobs, each.key, value) for value in each.values)
+    return ()

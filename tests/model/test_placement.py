@@ -1,0 +1,51 @@
+"""Conditions on labels, and whom they mean."""
+
+import pytest
+
+from gangline.model import Bond, Company, Match, NodeRequirement, NodeRule, Tenant
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "label", "want_holds"),
+    [
+        (Match.IN, ("a", "b"), "a", True),
+        (Match.IN, ("a", "b"), "c", False),
+        (Match.IN, ("a",), None, False),
+        (Match.NOT_IN, ("a",), "b", True),
+        (Match.NOT_IN, ("a",), "a", False),
+        (Match.NOT_IN, ("a",), None, True),
+        (Match.EXISTS, (), "a", True),
+        (Match.EXISTS, (), None, False),
+        (Match.DOES_NOT_EXIST, (), None, True),
+        (Match.DOES_NOT_EXIST, (), "a", False),
+        (Match.ABOVE, ("5",), "6", True),
+        (Match.ABOVE, ("5",), "5", False),
+        (Match.BELOW, ("5",), "-6", True),
+        (Match.BELOW, ("5",), "four", False),
+        (Match.BELOW, ("5",), None, False),
+    ],
+)
+def test_a_requirement_holds_as_in_kubernetes(
+    operator: Match, values: tuple[str, ...], label: str | None, *, want_holds: bool
+) -> None:
+    requirement = NodeRequirement(key="key", operator=operator, values=values)
+    assert requirement.holds({} if label is None else {"key": label}) is want_holds
+
+
+def test_company_means_labels_and_tenants_together() -> None:
+    labels = (NodeRequirement(key="app", values=("db",)),)
+    anybody = Company(bond=Bond.REPELS, level="node", labels=labels)
+    own = Company(bond=Bond.REPELS, level="node", labels=labels, tenants=(Tenant("a"),))
+    nobody = Company(bond=Bond.REPELS, level="node", tenants=())
+    assert anybody.means({"app": "db"}, Tenant("b"))
+    assert not anybody.means({"app": "web"}, Tenant("b"))
+    assert own.means({"app": "db"}, Tenant("a"))
+    assert not own.means({"app": "db"}, Tenant("b"))
+    assert not nobody.means({}, Tenant("a"))
+
+
+def test_a_role_adds_to_the_company_and_the_reasons_of_its_job() -> None:
+    one, other = (Company(bond=Bond.REPELS, level=level) for level in ("node", "rack"))
+    rule = NodeRule(company=(one,), barred=("first",)).narrowed(NodeRule(company=(other,), barred=("second",)))
+    assert rule.company == (one, other)
+    assert rule.barred == ("first", "second")

@@ -1,0 +1,103 @@
+"""Roles that attract and repel one another: placed by the rules, and refused only when no placement obeys them."""
+
+from collections.abc import Sequence
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangline.model import Bond, Company, Job, Node, NodeRequirement, NodeRule, ReplicaId
+from gangline.scheduling import Policies
+from tests.scheduling.builders import cycle, job, node, role
+
+ALONE = Policies(preemption=False, reclaim=False, defragmentation=False, reservation=False)
+NAMES = ("a", "b", "c")
+
+
+def wish(bond: Bond, name: str, level: str) -> Company:
+    return Company(bond=bond, level=level, labels=(NodeRequirement(key="name", values=(name,)),))
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> list[Node]:
+    racks: list[dict[str, str]] = [{}, {"rack": "r0"}, {"rack": "r1"}]
+    return [
+        node(
+            f"n{number}",
+            gpus=draw(st.integers(0, 2)),
+            cpus=draw(st.integers(1, 4)),
+            topology=draw(st.sampled_from(racks)),
+        )
+        for number in range(draw(st.integers(1, 4)))
+    ]
+
+
+@st.composite
+def gangs(draw: st.DrawFn) -> Job:
+    names = NAMES[: draw(st.integers(1, 3))]
+    wishes = st.builds(
+        wish, st.sampled_from([Bond.REPELS, Bond.REPELS, Bond.ATTRACTS]), st.sampled_from(names),
+        st.sampled_from(["node", "rack"]),
+    )  # fmt: skip
+    roles = [
+        role(
+            draw(st.integers(1, 2)),
+            name=name,
+            gpus=draw(st.sampled_from([0, 1])),
+            cpus=draw(st.sampled_from([1, 2])),
+            labels={"name": name},
+            placement=NodeRule(company=tuple(draw(st.lists(wishes, max_size=2)))),
+        )
+        for name in names
+    ]
+    return job("j", *roles)
+
+
+def domain(one: Node, level: str) -> str | None:
+    return one.name if level == "node" else one.topology.get(level)
+
+
+def obeys(each: Job, replicas: Sequence[ReplicaId], places: Sequence[Node]) -> bool:
+    """Whether every replica has the company it wants, and none that it does not bear."""
+    for number, (replica, place) in enumerate(zip(replicas, places, strict=True)):
+        for company in each.spec.nodes_of(each.spec.role(replica.role)).company:
+            mine = domain(place, company.level)
+            meant = [
+                domain(there, company.level)
+                for other, (mate, there) in enumerate(zip(replicas, places, strict=True))
+                if mate.role == company.labels[0].values[0] and (other != number or company.bond is Bond.ATTRACTS)
+            ]
+            if company.bond is Bond.REPELS and mine is not None and mine in meant:
+                return False
+            if company.bond is Bond.ATTRACTS and (mine is None or set(meant) != {mine}):
+                return False
+    return True
+
+
+def has_room(each: Job, replicas: Sequence[ReplicaId], places: Sequence[Node]) -> bool:
+    for one in places:
+        here = [
+            each.spec.role(replica.role).resources for replica, at in zip(replicas, places, strict=True) if at is one
+        ]
+        if sum(asked.cpu_millis for asked in here) > one.capacity.cpu_millis:
+            return False
+        if sum(asked.gpu_millis for asked in here) > one.capacity.gpu_millis:
+            return False
+    return True
+
+
+@settings(max_examples=400, deadline=None)
+@given(machines(), gangs())
+def test_a_gang_is_placed_by_its_rules_whenever_that_is_possible(nodes: list[Node], each: Job) -> None:
+    replicas = [ReplicaId(one.name, index) for one in each.spec.roles for index in range(one.replicas)]
+    decision = cycle(nodes, [each], policies=ALONE)
+    by_name = {one.name: one for one in nodes}
+    for start in decision.starts:
+        places = [by_name[start.placement[replica]] for replica in replicas]
+        assert has_room(each, replicas, places)
+        assert obeys(each, replicas, places)
+    possible = any(
+        has_room(each, replicas, places) and obeys(each, replicas, places)
+        for places in product(nodes, repeat=len(replicas))
+    )
+    assert bool(decision.starts) == possible
