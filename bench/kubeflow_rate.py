@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import base64
 import contextlib
-import hashlib
 import itertools
 import json
 import os
@@ -54,9 +53,8 @@ from gangline.kube import (
 from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId
 from gangline.storage.kubernetes import DEFINITIONS, KubernetesStore, kubeflow_definitions
 from gangline.testing.cluster import BUSYBOX, Cluster
-from gangline.testing.cluster.build import find_go
 from gangline.testing.cluster.kwok import LABEL
-from gangline.testing.cluster.layout import cache_folder
+from gangline.testing.cluster.upstream import TRAINING_OPERATOR, ensure_upstream
 
 CLUSTER = "bench-kubeflow"
 TFJOBS = Resource(group="kubeflow.org", plural="tfjobs", kind="TFJob", type=GenericObject)
@@ -66,8 +64,6 @@ GANG = sum(REPLICAS.values())
 PATIENCE_SECONDS = 600
 TICKS = os.sysconf("SC_CLK_TCK")
 Complete = Callable[[int], Awaitable[None]]
-OPERATOR_MODULE = Path(__file__).parents[1] / "deploy" / "upstream" / "training-operator"
-OPERATOR_PACKAGE = "github.com/kubeflow/training-operator/cmd/training-operator.v1"
 OPERATOR_FOLDER = Path("/tmp/k8s-webhook-server/serving-certs")
 """Where upstream's operator looks for its certificate; it has no setting for it."""
 OPERATOR_SECRET = "training-operator-webhook-cert"
@@ -242,24 +238,11 @@ async def gangline(kubeconfig: Path, namespace: str) -> AsyncIterator[int]:
 # Upstream ------------------------------------------------------------------------------------------------------
 
 
-def build_operator() -> Path:
-    """Build upstream's operator once, into the cache."""
-    digest = hashlib.sha256((OPERATOR_MODULE / "go.sum").read_bytes()).hexdigest()[:16]
-    target = cache_folder() / "upstream" / digest / "training-operator"
-    if not target.exists():
-        print("building upstream's operator (about two minutes)", file=sys.stderr)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        go = find_go(lambda line: print(line, file=sys.stderr))
-        command = [str(go), "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", str(target)]
-        environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
-        subprocess.run([*command, OPERATOR_PACKAGE], cwd=OPERATOR_MODULE, env=environment, check=True)
-    return target
-
-
 @asynccontextmanager
 async def upstream(client: KubeClient, kubeconfig: Path, namespace: str, log: Path) -> AsyncIterator[int]:
     """Run upstream's operator, which waits for the files of its own secret in a fixed folder."""
-    operator = await asyncio.to_thread(build_operator)
+    built = await asyncio.to_thread(ensure_upstream, TRAINING_OPERATOR, lambda line: print(line, file=sys.stderr))
+    operator = built / "training-operator.v1"
     with contextlib.suppress(NotFoundError):
         await client.delete(SECRETS, OPERATOR_SECRET, namespace=namespace)
     await client.create(SECRETS, {"metadata": {"name": OPERATOR_SECRET}}, namespace=namespace)

@@ -115,6 +115,10 @@ async def test_a_release_runs_jobs_and_takes_other_values(
     assert await administrator.controllers() == 1
     await kubernetes_client.create(TFJOBS, a_tfjob("second"), namespace=kubernetes_namespace)
     await until_succeeded(kubernetes_client, "second", kubernetes_namespace)
+
+    administrator.upgrade(replicas=1, kubeflow="leave")
+    await kubernetes_client.create(JOBS, a_job("third"), namespace=kubernetes_namespace)
+    await until_completed(kubernetes_client, "third", kubernetes_namespace)
     await release_jobs(kubernetes_client, kubernetes_namespace)
 
 

@@ -2,7 +2,8 @@
 
 One request to the server's own discovery tells, so a cluster without them costs no more than that. The marks it looks
 for are in the definitions themselves (see ``kubeflow_definitions``): an installation that leaves Kubeflow's jobs to
-upstream's operator never touches them, and nobody has to be told.
+upstream's operator never touches them, and nobody has to be told. The marks outlive the rights, though, where an
+installation goes back to leaving these jobs alone: so a client that may not list them does not count them as its own.
 """
 
 from collections.abc import Sequence
@@ -10,10 +11,18 @@ from collections.abc import Sequence
 import msgspec
 
 from gangline.dialects.kubeflow import GROUP, KINDS
-from gangline.kube import KubeClient, NotFoundError
+from gangline.kube import GenericObject, KubeClient, NotFoundError, Resource
 from gangline.storage.kubernetes.kubeflow_definitions import CATEGORY, STRICT_CATEGORY
 from gangline.storage.kubernetes.kubeflow_records import KubeflowRecords
 from gangline.storage.kubernetes.records import RecordKind
+
+_ACCESS_REVIEWS = Resource(
+    group="authorization.k8s.io",
+    plural="selfsubjectaccessreviews",
+    kind="SelfSubjectAccessReview",
+    type=GenericObject,
+    namespaced=False,
+)
 
 
 class _Served(msgspec.Struct, frozen=True):
@@ -25,15 +34,26 @@ class _ServedList(msgspec.Struct, frozen=True):
     resources: tuple[_Served, ...] = ()
 
 
-async def kubeflow_kinds(client: KubeClient) -> Sequence[RecordKind]:
-    """Return Kubeflow's kinds that are ours to run, in a stable order; raises KubeError."""
+async def kubeflow_kinds(client: KubeClient, *, namespace: str | None) -> Sequence[RecordKind]:
+    """Return Kubeflow's kinds that are ours to run, in a stable order; raises KubeError.
+
+    ``namespace`` is the only one they are wanted of, or None for all.
+    """
     try:
         answer = await client.raw(f"/apis/{GROUP}/v1")
     except NotFoundError:
         return ()
     served = {found.name: found for found in msgspec.json.decode(answer, type=_ServedList).resources}
-    return [
+    kinds = [
         KubeflowRecords(kind, strict=STRICT_CATEGORY in served[kind.plural].categories)
         for kind in KINDS.values()
         if kind.plural in served and CATEGORY in served[kind.plural].categories
     ]
+    # Rights come and go for all of them together, so one question is enough.
+    return kinds if kinds and await _may_list(client, kinds[0].resource.plural, namespace) else ()
+
+
+async def _may_list(client: KubeClient, plural: str, namespace: str | None) -> bool:
+    asked = {"group": GROUP, "resource": plural, "verb": "list", "namespace": namespace or ""}
+    answer = await client.create(_ACCESS_REVIEWS, {"metadata": {}, "spec": {"resourceAttributes": asked}})
+    return answer.status.get("allowed") is True

@@ -56,7 +56,7 @@ class JobObjects:
         """Return the kinds of job object there are, our own first; asked for once, unless ``anew``."""
         if self._kinds is None or anew:
             try:
-                kinds = [NATIVE, *await kubeflow_kinds(self._client)]
+                kinds = [NATIVE, *await kubeflow_kinds(self._client, namespace=self.scope)]
             except KubeError as error:
                 raise StorageError(f"which kinds of job there are cannot be found out: {error}") from error
             self._kinds = {kind.resource.plural: kind for kind in kinds}

@@ -1,4 +1,4 @@
-"""Builds programs of other projects that tests and benchmarks run beside Gangline: Helm and Volcano.
+"""Builds programs of other projects that tests and benchmarks run beside Gangline.
 
 They come from pinned Go modules as the cluster's components do, but none of them is part of the cluster: each is built
 when somebody first asks for it, into a cache folder of its own. The modules are in ``deploy/upstream``.
@@ -18,6 +18,12 @@ VOLCANO = Module(
     programs=("scheduler", "controller-manager"),
     package_prefix="volcano.sh/volcano/cmd/",
     seconds=300,
+)
+TRAINING_OPERATOR = Module(
+    folder="training-operator",
+    programs=("training-operator.v1",),
+    package_prefix="github.com/kubeflow/training-operator/cmd/",
+    seconds=120,
 )
 
 
