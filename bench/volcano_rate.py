@@ -271,7 +271,7 @@ def print_case(case: Case, found: dict[str, Figure]) -> None:
 
 async def main(arguments: argparse.Namespace) -> None:
     await asyncio.to_thread(ensure_upstream, VOLCANO, report)
-    cluster = await asyncio.to_thread(Cluster.up, arguments.cluster, report)
+    cluster = await asyncio.to_thread(Cluster.up, arguments.cluster, report, nodes=arguments.real_nodes)
     results: list[dict[str, object]] = []
     print_header()
     for nodes in arguments.nodes:
@@ -298,6 +298,7 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=numbers, default=[100, 1000])
     parser.add_argument("--turns", type=int, default=2, help="how often each way is measured; the best counts")
     parser.add_argument("--controller-qps", type=int, default=2000, help="writes per second of Volcano's controllers")
+    parser.add_argument("--real-nodes", type=int, default=3, help="nodes with kubelets, besides the pretended ones")
     parser.add_argument("--cluster", default=CLUSTER, help="the cluster of tests to use; made if it is not there")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running for the next run")
     asyncio.run(main(parser.parse_args()))
