@@ -9,6 +9,7 @@ from pathlib import Path
 from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, NodesChanged, Saboteur, Usage
 from gangline.engines.local.addresses import Addresses
 from gangline.engines.local.devices import DeviceWatch
+from gangline.engines.local.keeper import processes
 from gangline.engines.local.layout import Layout
 from gangline.engines.local.link import GangLink
 from gangline.engines.local.logs import follow_logs, read_logs
@@ -172,6 +173,8 @@ class LocalEngine:
         """Once per life: find what an earlier life left."""
         if self._watches:
             return
+        # Replicas may keep every CPU of this machine busy: news of them must not wait until they pause.
+        processes.run_promptly()
         self._watches = (asyncio.create_task(self._read_metrics()), asyncio.create_task(self._watch_devices()))
         self._layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for gang_id in self._layout.active_gangs():

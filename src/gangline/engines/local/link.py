@@ -200,14 +200,16 @@ class GangLink:
     def _run_ahead(self, order: Order) -> None:
         """Do some of the keeper's work. What cannot be made here it will try itself, and tell why it could not.
 
-        It removes the groups at its end, whoever made them.
+        It removes the groups at its end, whoever made them. They come first: when the keeper moves processes into
+        groups, the kernel has it wait a while, and makes no more groups meanwhile.
         """
         group = cgroups.make_gang_group(order.token) if order.use_cgroups else None
         with contextlib.suppress(OSError):
-            for replica in order.replicas:
-                if group is not None:
+            if group is not None:
+                for replica in order.replicas:
                     cgroups.make(f"{group.path}/{replica.name}")
-                if not order.code_archive:
+            if not order.code_archive:
+                for replica in order.replicas:
                     make_scratch(f"{self._directory}/scratch/{replica.name}")
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:

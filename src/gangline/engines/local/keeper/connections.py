@@ -29,21 +29,28 @@ class EngineConnections:
         selector.register(listener, selectors.EVENT_READ, self._accept)
 
     def poke(self) -> None:
-        """Tell every engine that the record has changed."""
+        """Tell every engine that the record has changed, and who has just come too."""
+        while self._accept(None):
+            pass
         for connection in self._unfinished:
             _poke(connection)
 
-    def _accept(self, _: object) -> None:
-        connection, _address = self._listener.accept()
+    def _accept(self, _: object) -> bool:
+        """Let in who waits at the door; False if nobody does."""
+        try:
+            connection, _address = self._listener.accept()
+        except BlockingIOError:
+            return False
         # An abstract socket has no file permissions: anybody may knock, only the keeper's own user and root come in.
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         if _CREDENTIALS.unpack(credentials)[1] not in (os.getuid(), 0):
             connection.close()
-            return
+            return True
         connection.setblocking(False)
         self._unfinished[connection] = b""
         self._selector.register(connection, selectors.EVENT_READ, self._hear)
         _poke(connection)
+        return True
 
     def _hear(self, connection: socket.socket) -> None:
         try:

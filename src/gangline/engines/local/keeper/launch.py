@@ -4,8 +4,12 @@ Programs are spawned, not forked: a fork copies the page tables of the interpret
 own start. A spawned program takes its directory, its CPUs and its control group from whoever spawns it; so that is not
 the keeper, but a starter: a short-lived child that takes on one replica's surroundings after the other. Several
 starters share the work, one per CPU. When they end, what they started becomes the keeper's own child.
+
+The programs of several replicas are stopped as soon as they are there, until the keeper releases them: the first would
+otherwise take the processor from the start of the rest. That is for speed alone, and no promise to programs, which may
+have run for a moment. Whatever kills the keeper meanwhile, its successor ends what is left, stopped or not.
 """
-# ruff: noqa: PTH102, PTH110, PTH113, PTH118, PTH123, PTH208  -- pathlib would cost the keeper a fifth of its start
+# ruff: noqa: PTH102, PTH110, PTH112, PTH113, PTH118, PTH123, PTH208  -- pathlib would cost the keeper a fifth of its start
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ import os
 import resource
 import signal
 
-from . import cgroups
+from . import cgroups, processes
 from .orders import ReplicaOrder
 
 MARKER = "GANGLINE_TOKEN"
@@ -78,16 +82,21 @@ class Launch:
         self.message = "the starter ended before it could start the program"
 
 
-def launch_all(launches: list[Launch], gang_group: cgroups.GangGroup | None) -> None:
-    """Start every program; returns when each runs or has been refused.
+def begin(launches: list[Launch], gang_group: cgroups.GangGroup | None) -> list[int]:
+    """Set about starting every program; returns what ``complete`` needs. Several are held until ``release``."""
+    count = min(len(launches), len(os.sched_getaffinity(0)), _MOST_STARTERS)
+    hold = len(launches) > 1
+    starters = [_fork_starter(launches[number::count], gang_group, hold=hold) for number in range(count)]
+    for each in launches:
+        each.pipes.close_writing()
+    return starters
+
+
+def complete(launches: list[Launch], starters: list[int]) -> None:
+    """Learn what became of every launch; returns when each program is there or has been refused.
 
     The starters may still be ending then: whoever collects the keeper's children collects them.
     """
-    count = min(len(launches), len(os.sched_getaffinity(0)), _MOST_STARTERS)
-    starters = [_fork_starter(launches[number::count], gang_group) for number in range(count)]
-    _run_ahead(launches[count:])
-    for each in launches:
-        each.pipes.close_writing()
     by_name = {each.order.name: each for each in launches}
     for answers in starters:
         with open(answers, "rb") as file:
@@ -95,6 +104,13 @@ def launch_all(launches: list[Launch], gang_group: cgroups.GangGroup | None) -> 
                 name, *facts = json.loads(line)
                 each = by_name[name]
                 each.pid, each.exit_code, each.message, each.group = facts
+
+
+def release(launches: list[Launch]) -> None:
+    """Let the programs that were held go on, all at once."""
+    for each in launches:
+        if each.pid is not None:
+            processes.send_to_group(each.pid, signal.SIGCONT)
 
 
 def allow_many_descriptors() -> None:
@@ -120,16 +136,19 @@ def spawn(command: list[str], environment: dict[str, str], directory: str, pipes
         raise LaunchError(COMMAND_NOT_RUNNABLE, _refusal(command[0], program, directory, error)) from error
 
 
-def _fork_starter(share: list[Launch], gang_group: cgroups.GangGroup | None) -> int:
+def _fork_starter(share: list[Launch], gang_group: cgroups.GangGroup | None, *, hold: bool) -> int:
     """Return where the starter's answers are read."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     if os.fork():
         os.close(writing)
         return reading
     try:
+        processes.run_promptly()
         resource.setrlimit(resource.RLIMIT_NOFILE, _USUAL_DESCRIPTORS)
         for each in share:
             _launch_one(each, gang_group)
+            if hold and each.pid is not None:
+                processes.send_to_group(each.pid, signal.SIGSTOP)
             answer = [each.order.name, each.pid, each.exit_code, each.message, each.group]
             os.write(writing, json.dumps(answer).encode() + b"\n")
         _limit_groups(share, gang_group)
@@ -159,23 +178,12 @@ def _launch_one(each: Launch, gang_group: cgroups.GangGroup | None) -> None:
         _limit_data(each.pid, order.memory_mib)
 
 
-def _run_ahead(launches: list[Launch]) -> None:
-    """Make directories and groups before the starters come to them, as far as the engine has not done it.
-
-    What cannot be made is left to the starter, which tells why.
-    """
-    with contextlib.suppress(OSError):
-        for each in launches:
-            make_scratch(each.home)
-            if each.group is not None:
-                cgroups.make(each.group)
-
-
 def make_scratch(home: str) -> None:
     """Make a replica's directories, as far as they are not there."""
     for folder in SCRATCH_FOLDERS:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(home + folder, mode=0o700)
+        if not os.path.isdir(home + folder):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(home + folder, mode=0o700)
 
 
 def _limit_groups(share: list[Launch], gang_group: cgroups.GangGroup | None) -> None:

@@ -8,6 +8,7 @@ Files are numbered upwards and never renamed, so a reader follows by counting.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -35,6 +36,11 @@ class LogWriter:
         self._number = 0
         self._descriptor = -1
         self._size = 0
+
+    def open(self) -> None:
+        """Make the file, while there is time for it. If that fails, so may the first write, which then tells why."""
+        with contextlib.suppress(OSError):
+            self._open()
 
     def feed(self, stream: str, data: bytes) -> None:
         """Write what arrived; an unfinished last line waits for its end."""
@@ -100,10 +106,7 @@ class LogWriter:
         if not entries:
             return
         if self._descriptor < 0:
-            self._number = self._number or max(log_numbers(self._directory, self._name), default=1)
-            path = log_path(self._directory, self._name, self._number)
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._size = os.fstat(self._descriptor).st_size
+            self._open()
         written = 0
         view = memoryview(entries)
         try:
@@ -113,6 +116,12 @@ class LogWriter:
             os.ftruncate(self._descriptor, self._size)
             raise
         self._size += written
+
+    def _open(self) -> None:
+        self._number = self._number or max(log_numbers(self._directory, self._name), default=1)
+        path = log_path(self._directory, self._name, self._number)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._descriptor).st_size
 
     def _next_file(self) -> None:
         if self._descriptor >= 0:

@@ -141,24 +141,32 @@ class Keeper:
             launch.Launch(replica, self._scratch(replica.name), self._record.replicas[replica.name].cgroup)
             for replica in replicas
         ]
-        launch.launch_all(launches, self._gang_group)
+        starters = launch.begin(launches, self._gang_group)
+        # The kernel keeps starters waiting for some milliseconds before the first enters a group: time to make files.
+        writers = [self._log_writer(replica.name) for replica in replicas]
+        launch.complete(launches, starters)
         self._changed = True
-        for launched in launches:
-            self._follow(launched, self._record.replicas[launched.order.name])
+        for launched, writer in zip(launches, writers, strict=True):
+            self._follow(launched, self._record.replicas[launched.order.name], writer)
+        # Programs that run would take the processor from those who still write the starts down and tell of them.
+        self._publish()
+        launch.release(launches)
 
-    def _follow(self, launched: launch.Launch, entry: ReplicaRecord) -> None:
+    def _log_writer(self, name: str) -> LogWriter:
+        writer = LogWriter(
+            f"{self._directory}/logs", name, file_bytes=self._order.log_file_bytes, file_count=self._order.log_files
+        )
+        writer.open()
+        return writer
+
+    def _follow(self, launched: launch.Launch, entry: ReplicaRecord, writer: LogWriter) -> None:
         entry.cgroup = launched.group
         if launched.pid is None:
             launched.pipes.close_reading()
+            writer.close()
             entry.exit(launched.exit_code, launched.message)
             return
         entry.run(launched.pid)
-        writer = LogWriter(
-            f"{self._directory}/logs",
-            entry.name,
-            file_bytes=self._order.log_file_bytes,
-            file_count=self._order.log_files,
-        )
         live = self._live[entry.name] = LiveReplica(launched, entry, writer)
         for descriptor in live.streams:
             self._selector.register(descriptor, selectors.EVENT_READ, lambda fd: self._read_output(live, fd))
@@ -215,9 +223,11 @@ class Keeper:
                 self._stage.wait_status = status
 
     def _advance(self) -> None:
-        for name, live in list(self._live.items()):
-            if live.is_over():
-                self._conclude(name, live)
+        over = [name for name, live in self._live.items() if live.is_over()]
+        for name in over:
+            self._conclude(name)
+        if over:
+            self._reconcile()
         if self._stage is not None and self._stage.wait_status is not None:
             self._end_stage(self._stage)
         if self._live or self._stage is not None:
@@ -227,16 +237,15 @@ class Keeper:
         elif self._finishing and self._record.outputs is Stage.NONE and self._record.failure is None:
             self._store_outputs()
 
-    def _conclude(self, name: str, live: LiveReplica) -> None:
+    def _conclude(self, name: str) -> None:
+        live = self._live.pop(name)
         for descriptor in live.streams:
             if descriptor in self._selector.get_map():
                 self._selector.unregister(descriptor)
         live.conclude()
-        del self._live[name]
         self._changed = True
         if live.unwanted:
             del self._record.replicas[name]
-        self._reconcile()
 
     def _begin_stage(self, kind: str, replicas: list[str]) -> None:
         self._stage = StageProcess(kind, self._directory, replicas, token=self._order.token)
