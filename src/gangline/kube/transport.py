@@ -26,6 +26,8 @@ from gangline.kube.requests import Request
 
 _CALL_TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=5)
 _NO_ANSWER = (aiohttp.ClientError, OSError, TimeoutError)
+_IDLE_CONNECTION_SECONDS = 60
+"""A new connection costs both sides several milliseconds of processor time; the server hangs up after 90 seconds."""
 _KEEPALIVE_SECONDS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """When a silent connection is probed; systems other than Linux know only some of these."""
 
@@ -252,7 +254,9 @@ def _load_certificate(context: ssl.SSLContext, certificate: ClientCertificate) -
 
 
 def _session(*, limit: int) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(limit=limit, socket_factory=_watchful_socket)
+    connector = aiohttp.TCPConnector(
+        limit=limit, socket_factory=_watchful_socket, keepalive_timeout=_IDLE_CONNECTION_SECONDS
+    )
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
 
