@@ -38,6 +38,11 @@ def test_a_command_imports_neither_the_service_nor_rich(shell: Shell) -> None:
     assert found.stdout.splitlines()[-1] == "[]"
 
 
+def test_the_package_runs_as_a_program() -> None:
+    found = subprocess.run([sys.executable, "-m", "gangline", "--version"], capture_output=True, text=True, check=True)
+    assert found.stdout == f"gangline {__version__}\n"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_is_what_the_table_says(name: str) -> None:
     command = import_module(f"gangline.cli.commands.{name.replace('-', '_')}").command

@@ -1,4 +1,4 @@
-"""The entry point: ``gangline`` and ``python -m gangline.cli.main``."""
+"""The entry point: ``gangline`` and ``python -m gangline``."""
 
 import os
 import sys
