@@ -129,6 +129,14 @@ def test_halt_resume_cancel_and_delete(here: Here) -> None:
     assert here("get", "steered")[0] == 3
 
 
+def test_a_name_that_means_nothing_does_not_keep_the_others_from_being_deleted(here: Here) -> None:
+    here("submit", "--name", "surplus", "--", "true")
+    code, _, said = here("delete", "nobody", "surplus", "none")
+    assert (code, "surplus is deleted" in said) == (3, True)
+    assert "no job named 'nobody'" in said
+    assert "no job named 'none'" in said
+
+
 def test_scale_asks_for_more_replicas(here: Here) -> None:
     here("submit", "--name", "elastic", "--cpu", "100m", "--max-workers", "3", "--", *SERVE)
     assert "elastic will have worker=3" in here("scale", "elastic", "worker=3")[2]

@@ -5,6 +5,8 @@ import click
 from gangline.cli import terminal, words
 from gangline.cli.connection import connect
 from gangline.cli.options import jobs_argument, tenant_option
+from gangline.errors import NotFoundError
+from gangline.model import Job
 
 
 @click.command("delete")
@@ -22,11 +24,24 @@ def command(
     timeout: str | None,
     tenant: str | None,
 ) -> None:
-    """Delete jobs and everything they left, stopping them first if they run."""
+    """Delete jobs and everything they left, stopping them first if they run.
+
+    A name that means no job does not keep the others from being deleted.
+    """
     seconds = None if timeout is None else words.read_duration(timeout, "--timeout")
     client = connect(ctx, tenant=tenant)
-    asked = [client.delete(job, wait=False) for job in jobs]
+    asked: list[Job] = []
+    missing: list[NotFoundError] = []
+    for name in jobs:
+        try:
+            asked.append(client.delete(name, wait=False))
+        except NotFoundError as error:
+            missing.append(error)
     for job in asked:
         if not no_wait:
             client.wait_until_gone(job.id, timeout=seconds)
         terminal.say(f"{job.name} is being deleted" if no_wait else f"{job.name} is deleted")
+    for other in missing[:-1]:
+        terminal.say(f"error: {other}")
+    if missing:
+        raise missing[-1]
