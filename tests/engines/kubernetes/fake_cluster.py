@@ -44,6 +44,8 @@ class FakeCluster:
         self.dead = False
         self.withholds_addresses = False
         """Whether pods start without an address, until ``give_address``."""
+        self.says: list[bytes] = []
+        """What the log of every pod holds after its name."""
         self._addresses = itertools.count(1)
         self._versions = itertools.count(1)
         self._watchers: list[tuple[Resource[Any], asyncio.Queue[Change[Any]]]] = []
@@ -147,9 +149,11 @@ class FakeCluster:
             yield await changes.get()
 
     async def logs(self, pod: str, **_: object) -> AsyncGenerator[bytes, None]:
-        """Every pod says its name."""
+        """Every pod says its name, and what all say."""
         self._check_alive()
         yield f"2026-01-01T00:00:00.000000000Z {pod}".encode()
+        for line in self.says:
+            yield line
 
     def change(self, resource: Resource[Any], name: str, body: dict[str, Any]) -> None:
         """Change an object as somebody else would: a kubelet, mostly."""

@@ -9,6 +9,7 @@ from gangline.kube import KubeError
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.5
+_LONGEST_RETRY_SECONDS = 30.0
 
 
 class Errands:
@@ -38,11 +39,16 @@ class Errands:
 
 
 async def insistently(act: Callable[[], Awaitable[None]]) -> None:
-    """Do something that must be done, however long the API server is away."""
+    """Do something that must be done, however long the API server is away and whatever goes wrong with it."""
+    pause = _RETRY_SECONDS
     while True:
         try:
             await act()
             return
         except KubeError as error:
             _log.warning("the cluster refuses for now; trying again: %s", error)
-            await asyncio.sleep(_RETRY_SECONDS)
+            pause = _RETRY_SECONDS
+        except Exception:  # noqa: BLE001  # a fault of ours, but machines may depend on this: not given up, nor hurried
+            _log.exception("something failed that must not; trying again in %g s", pause)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_RETRY_SECONDS)

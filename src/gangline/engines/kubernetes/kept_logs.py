@@ -32,6 +32,7 @@ KEPT_BYTES = 256 * 1024
 _PACK_BYTES = 600 * 1024
 _READ_LINES = 20_000
 _METRIC_START = b' {"at":'
+_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z ?")
 _KEY = re.compile(r"(?P<role>.+)-(?P<index>\d+)\.(?P<incarnation>\d+)")
 
 
@@ -78,7 +79,7 @@ def metric_of(line: LogLine, job_id: JobId) -> Metric | None:
 
 def to_lines(log: KeptLog) -> list[LogLine]:
     """Read a kept log back."""
-    return [line_of(log.key, raw) for raw in log.text.splitlines()]
+    return [line_of(log.key, raw) for raw in log.text.split(b"\n") if _is_stamped(raw)]
 
 
 def line_of(key: ReplicaKey, raw: bytes) -> LogLine:
@@ -133,8 +134,15 @@ async def raw_lines(
     )
     async with aclosing(stream) as lines:
         async for raw in lines:
-            if raw:
+            if _is_stamped(raw):
                 yield raw
+            elif raw:
+                _log.debug("of the log of %s the kubelet says: %s", pod.metadata.name, raw)
+
+
+def _is_stamped(raw: bytes) -> bool:
+    """Whether the program wrote a line. A kubelet that cannot read a log says so inside it, without a time."""
+    return _STAMP.match(raw) is not None
 
 
 def pack(gang_id: GangId, logs: Sequence[KeptLog], *, name: str, namespace: str, controller: str,

@@ -1,0 +1,71 @@
+"""What is kept of a replica's output when its pod goes, whatever stands in the log."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gangline.engines.interface import LogQuery
+from gangline.engines.kubernetes import KubernetesEngine, errands
+from gangline.kube import KubeError
+from gangline.lifecycle.events import GangStopped
+from gangline.testing.builders import FakeClock
+from gangline.testing.engine_suite import NewsReader
+from tests.engines.kubernetes.fake_cluster import FakeCluster
+from tests.engines.kubernetes.test_driver import make_gang, settled
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+async def engine(cluster: FakeCluster) -> AsyncIterator[KubernetesEngine]:
+    engine = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    yield engine
+    await engine.close()
+
+
+async def kept_texts(cluster: FakeCluster, engine: KubernetesEngine) -> list[str]:
+    """Run a gang, stop it, and read what was kept of its first replica."""
+    news = NewsReader(engine)
+    gang = make_gang()
+    await engine.run(gang)
+    await settled()
+    await engine.stop(gang.id, 0)
+    await news.wait_for(GangStopped)
+    await news.close()
+    query = LogQuery(job_id=gang.id.job_id, index=0)
+    return [line.text async for line in engine.logs(query)][1:]
+
+
+async def test_a_kubelet_that_speaks_inside_a_log_holds_nothing_up(
+    cluster: FakeCluster, engine: KubernetesEngine
+) -> None:
+    cluster.says = [
+        b"2026-01-01T00:00:01.5Z step 1",
+        b"rpc error: code = NotFound desc = an error occurred when try to find container",
+        b"unable to retrieve container logs for containerd://0123",
+        b"",
+        b"2026-01-01T00:00:02Z step 2",
+    ]
+    assert await kept_texts(cluster, engine) == ["step 1", "step 2"]
+
+
+async def test_the_returns_of_a_progress_bar_stay_in_their_line(cluster: FakeCluster, engine: KubernetesEngine) -> None:
+    cluster.says = [b"2026-01-01T00:00:01.000000001Z 10%\r20%\r", b"2026-01-01T00:00:02Z ", b"2026-01-01T00:00:03Z x"]
+    assert await kept_texts(cluster, engine) == ["10%\r20%\r", "", "x"]
+
+
+async def test_what_must_be_done_is_tried_until_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errands, "_RETRY_SECONDS", 0.001)
+    failures: list[Exception] = [KubeError("busy"), ValueError("a fault"), KubeError("busy")]
+
+    async def act() -> None:
+        if failures:
+            raise failures.pop()
+
+    async with asyncio.timeout(60):
+        await errands.insistently(act)
+    assert not failures
