@@ -21,9 +21,6 @@ async def submit(desk: Desk, job_id: JobId, spec: JobSpec, *, halted: bool = Fal
     """
     desk.caller.check(spec.tenant)
     check_name(job_id, "id")
-    known = await _known(desk, job_id)
-    if known is not None:
-        return _repeated(known, spec)
     await check_spec(desk, spec)
     at = desk.clock.now()
     job = new_job(job_id, spec, at, halted=halted)
@@ -57,28 +54,18 @@ async def check_spec(desk: Desk, spec: JobSpec) -> None:
     _check_code(desk, spec)
 
 
-async def _known(desk: Desk, job_id: JobId) -> Job | None:
+async def _conflict(desk: Desk, job_id: JobId, spec: JobSpec, error: ConflictError) -> Job:
+    """Tell a repeated submission from a name or an id that is taken."""
     try:
-        return await desk.store.get(job_id)
+        known = await desk.store.get(job_id)
     except NotFoundError:
-        return None
-
-
-def _repeated(known: Job, spec: JobSpec) -> Job:
+        raise ConflictError(
+            f"tenant '{spec.tenant}' already has a job named '{spec.name}'; "
+            f"delete it (gangline delete {spec.name}) or submit under another name (--name)"
+        ) from error
     if known.spec != spec:
         raise ConflictError(f"the id '{known.id}' belongs to another job, '{known.name}'; submit with a new id")
     return known
-
-
-async def _conflict(desk: Desk, job_id: JobId, spec: JobSpec, error: ConflictError) -> Job:
-    """Tell a repeated submission that raced with itself from a name that is taken."""
-    known = await _known(desk, job_id)
-    if known is not None:
-        return _repeated(known, spec)
-    raise ConflictError(
-        f"tenant '{spec.tenant}' already has a job named '{spec.name}'; "
-        f"delete it (gangline delete {spec.name}) or submit under another name (--name)"
-    ) from error
 
 
 def _check_queue(name: QueueName, tenant: Tenant, queues: tuple[Queue, ...]) -> None:
