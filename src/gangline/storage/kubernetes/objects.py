@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,10 +13,12 @@ from gangline.model import Job, JobId, Tenant
 from gangline.storage.kubernetes.discovery import kubeflow_kinds
 from gangline.storage.kubernetes.native_records import NATIVE
 from gangline.storage.kubernetes.records import Kept, RecordKind
-from gangline.storage.kubernetes.wire import JOB_ID, id_of
+from gangline.storage.kubernetes.wire import JOB_ID, NAME, id_of
 
 _log = logging.getLogger(__name__)
 _DASHES_OF_A_UID = 4
+_OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class JobObjects:
@@ -126,6 +129,35 @@ class JobObjects:
         lists = await asyncio.gather(*(self._list(kind, namespace) for kind in await self.kinds()))
         return [kept for found in lists for kept in found]
 
+    async def named(self, tenant: Tenant, name: str) -> Sequence[Kept]:
+        """Find the jobs of a tenant that bear a name: the one of each kind, and those of it that are being deleted."""
+        namespace = self.namespace_of(tenant)
+        if self.complete:
+            known = self.known.values()
+            return [kept for kept in known if kept.job.name == name and kept.namespace == namespace]
+        if not _OBJECT_NAME.fullmatch(name):
+            return ()
+        try:
+            found = await asyncio.gather(*(self._named(kind, namespace, name) for kind in await self.kinds()))
+        except KubeError as error:
+            raise StorageError(f"job '{name}' cannot be read: {error}") from error
+        return [kept for items in found for kept in items if kept.job.name == name]
+
+    async def aliased(self, kind: RecordKind, namespace: str, name: str) -> Sequence[Kept]:
+        """Find the jobs that bear a name, but not in their object's: another was being deleted when they came."""
+        if not _LABEL_VALUE.fullmatch(name):
+            return ()
+        found = await self._client.list(kind.resource, namespace=namespace, labels={NAME: name})
+        return [kept for item in found.items or () if (kept := self.read(item, kind)) is not None]
+
+    async def _named(self, kind: RecordKind, namespace: str, name: str) -> Sequence[Kept]:
+        aliases = await self.aliased(kind, namespace, name) if kind.finalizer is not None else ()
+        try:
+            own = self.read(await self._client.get(kind.resource, name, namespace=namespace), kind)
+        except KubeNotFoundError:
+            own = None
+        return aliases if own is None else (own, *aliases)
+
     async def _list(self, kind: RecordKind, namespace: str | None) -> list[Kept]:
         try:
             found = await self._client.list(kind.resource, namespace=namespace)
@@ -145,6 +177,8 @@ class JobObjects:
 
     async def _look_up(self, job_id: JobId) -> Kept | None:
         """Ask the server for a job by its id: the label says it, or, for a job applied by hand, its uid."""
+        if not _LABEL_VALUE.fullmatch(job_id):
+            return None
         try:
             for kind in await self.kinds():
                 labelled = await self._client.list(kind.resource, namespace=self.scope, labels={JOB_ID: job_id})

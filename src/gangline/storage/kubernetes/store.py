@@ -35,7 +35,7 @@ from gangline.storage.kubernetes.objects import JobObjects
 from gangline.storage.kubernetes.record_text import appended
 from gangline.storage.kubernetes.records import Kept, RecordKind
 from gangline.storage.kubernetes.sweeps import SweepObjects
-from gangline.storage.kubernetes.wire import NAME, object_to_queue, queue_to_object
+from gangline.storage.kubernetes.wire import object_to_queue, queue_to_object
 from gangline.storage.listing import (
     HINT_CANDIDATES,
     cursor_to_position,
@@ -103,14 +103,13 @@ class KubernetesStore:
             self._refuse_namesake(job, other)
         return (job.name if number == 1 else f"{job.name[:_STEM]}-{number}" for number in range(1, _MOST_NAMESAKES))
 
-    async def _namesakes(self, kind: RecordKind, job: Job, namespace: str) -> Sequence[Kept | None]:
+    async def _namesakes(self, kind: RecordKind, job: Job, namespace: str) -> Sequence[Kept]:
         if self._objects.complete:
             # One that goes by its own name is met when the object is created; what is looked for is an alias.
             known, stem = self._objects.known.values(), job.name[:_STEM]
             aliases = [kept for kept in known if kept.name.startswith(stem) and kept.name != job.name]
             return [kept for kept in aliases if kept.namespace == namespace and kept.job.name == job.name]
-        aliased = await self._client.list(kind.resource, namespace=namespace, labels={NAME: job.name})
-        return [self._objects.read(item, kind) for item in aliased.items or ()]
+        return await self._objects.aliased(kind, namespace, job.name)
 
     async def _check_is_no_namesake(self, kind: RecordKind, job: Job, namespace: str, name: str) -> None:
         with contextlib.suppress(KubeNotFoundError):  # gone meanwhile: the next name is as good
@@ -183,11 +182,17 @@ class KubernetesStore:
 
     async def find(self, tenant: Tenant, name: str) -> Job:
         """Return a job by its name; see Store."""
-        jobs = sorted((kept.job for kept in await self._objects.all(tenant)), key=position_of, reverse=True)
-        bearing = [job for job in jobs if job.name == name]
-        if not bearing:
-            raise unknown_name(name, (job.name for job in jobs[:HINT_CANDIDATES]))
+        named = await self._objects.named(tenant, name)
+        if not named:
+            raise unknown_name(name, await self._hints(tenant, name))
+        bearing = sorted((kept.job for kept in named), key=position_of, reverse=True)
         return next((job for job in bearing if not job.deleting), bearing[0])
+
+    async def _hints(self, tenant: Tenant, name: str) -> Sequence[str]:
+        """Return the names that may have been meant. Whoever names a job by its id gets none, nor waits for them."""
+        if JobId(name) in self._objects.known:
+            return ()
+        return [job.name for job in (await self.list(JobQuery(tenant=tenant, limit=HINT_CANDIDATES))).jobs]
 
     async def list(self, query: JobQuery) -> JobPage:
         """Return one page; see Store."""

@@ -1,0 +1,90 @@
+"""What is asked of the API server to find one job: never for all of them."""
+
+from typing import Any
+
+import pytest
+
+from gangline.errors import NotFoundError
+from gangline.kube import GenericObject, Metadata, ObjectList, Resource
+from gangline.kube import NotFoundError as KubeNotFoundError
+from gangline.model import JobId, Tenant
+from gangline.storage.kubernetes import KubernetesStore
+from gangline.storage.kubernetes.native_records import NATIVE
+from gangline.storage.kubernetes.wire import JOB_ID, NAME
+from gangline.testing.builders import make_job
+
+
+class Server:
+    """Holds job objects and notes what it is asked."""
+
+    namespace = "default"
+
+    def __init__(self, *items: GenericObject) -> None:
+        self.items = {item.metadata.name: item for item in items}
+        self.asked: list[str] = []
+
+    async def get(self, resource: Resource[Any], name: str, *, namespace: str) -> GenericObject:
+        self.asked.append(f"get {name}")
+        if name not in self.items:
+            raise KubeNotFoundError("not there", status=404, reason="NotFound")
+        return self.items[name]
+
+    async def list(
+        self, resource: Resource[Any], *, namespace: str | None = None, labels: Any = None
+    ) -> ObjectList[GenericObject]:
+        self.asked.append(f"list {labels or 'all'}")
+        wanted = labels.items() if isinstance(labels, dict) else ()
+        found = (item for item in self.items.values() if all(item.metadata.labels.get(k) == v for k, v in wanted))
+        return ObjectList(items=list(found))
+
+
+def item(name: str, *, job_id: str, alias_of: str | None = None) -> GenericObject:
+    job = make_job(job_id=job_id, name=alias_of or name)
+    body = NATIVE.body(job, (), namespace="default", name=name)
+    labels = {JOB_ID: job_id} | ({NAME: alias_of} if alias_of else {})
+    metadata = Metadata(name=name, namespace="default", uid=f"uid-{name}", resource_version="7", labels=labels)
+    return GenericObject(metadata=metadata, spec=body["spec"], status=body.get("status") or {})
+
+
+def store_on(server: Server) -> KubernetesStore:
+    store = KubernetesStore(server, announces=False)  # type: ignore[arg-type]  # the fake
+    store._objects._kinds = {NATIVE.resource.plural: NATIVE}
+    return store
+
+
+async def test_a_job_is_found_by_its_name_without_a_list_of_all() -> None:
+    server = Server(item("mnist", job_id="a"), item("other", job_id="b"))
+    assert (await store_on(server).find(Tenant("default"), "mnist")).id == "a"
+    assert sorted(server.asked) == ["get mnist", "list {'gangline.dev/name': 'mnist'}"]
+
+
+async def test_a_job_whose_object_bears_another_name_is_found() -> None:
+    server = Server(item("mnist-2", job_id="a", alias_of="mnist"), item("other", job_id="b"))
+    assert (await store_on(server).find(Tenant("default"), "mnist")).id == "a"
+
+
+async def test_the_object_of_an_alias_is_no_job_of_that_name() -> None:
+    server = Server(item("mnist-2", job_id="a", alias_of="mnist"))
+    with pytest.raises(NotFoundError, match="did you mean 'mnist'"):
+        await store_on(server).find(Tenant("default"), "mnist-2")
+
+
+async def test_nobody_is_asked_for_what_cannot_be_a_name_or_an_id() -> None:
+    server = Server(item("mnist", job_id="a"))
+    store = store_on(server)
+    with pytest.raises(NotFoundError):
+        await store.find(Tenant("default"), "../mnist")
+    assert server.asked == ["list all"], "for the hint"
+    with pytest.raises(NotFoundError):
+        await store.get(JobId("a b"))
+    assert server.asked == ["list all"]
+
+
+async def test_a_job_named_by_its_id_needs_no_hint() -> None:
+    server = Server(item("mnist", job_id="a"))
+    store = store_on(server)
+    await store.get(JobId("a"))
+    server.asked.clear()
+    with pytest.raises(NotFoundError):
+        await store.find(Tenant("default"), "a")
+    assert "list all" not in server.asked
