@@ -41,6 +41,20 @@ async def test_following_waits_for_the_first_attempt_and_goes_on_through_restart
     assert [line.text async for line in lines] == []
 
 
+async def test_following_that_comes_before_the_start_misses_nothing(office: Office) -> None:
+    job = await operations.submit(office.desk(), JOB, make_spec())
+    await office.happen(JOB, GangPlaced(job_id=JOB, at=at(0), placement=make_placement(job.spec)))
+    lines = operations.logs(office.desk(), DEFAULT_TENANT, "mnist", LogFilter(), follow=True)
+    waiting = asyncio.ensure_future(anext(lines))
+    # The record says that it starts; the engine has nothing yet.
+    while not office.engine.queries:  # noqa: ASYNC110  # the fake tells nobody
+        await asyncio.sleep(0)
+    office.engine.write(job, "hello")
+    await office.happen(JOB, ReplicaStarted(job_id=JOB, at=at(1), attempt=1, replica=WORKER))
+    assert (await asyncio.wait_for(waiting, 60)).text == "hello"
+    await lines.aclose()
+
+
 async def test_output_of_a_finished_job_is_read_once(office: Office) -> None:
     job = await operations.submit(office.desk(), JOB, make_spec())
     office.engine.write(job, "hello")

@@ -72,8 +72,12 @@ async def _follow(desk: Desk, tenant: Tenant, job: Job, query: LogQuery) -> Asyn
         async for change in changes:
             # One change may stand for several: catch up with every attempt there has been since.
             while change.job is not None and change.job.attempt >= attempt:
+                silent = True
                 async for line in desk.engine.logs(replace(query, attempt=attempt)):
+                    silent = False
                     yield line
+                if silent and change.job.attempt == attempt and not _at_rest(change.job):
+                    break  # a start is recorded before the engine hears of it: there may be nothing to read yet
                 attempt += 1
             if change.job is None or _at_rest(change.job):
                 return
