@@ -1,6 +1,7 @@
 """The controller on a memory store, a clock that stands still and an engine that does as it is told."""
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +15,19 @@ from gangline.engines.interface import NodesChanged
 from gangline.errors import NotFoundError, StorageError
 from gangline.lifecycle import advance
 from gangline.lifecycle import events as e
-from gangline.model import Job, JobId, Metric, Node, Phase, PlacementRule, Policy, ReplicaId, RoleName, Timestamp
+from gangline.model import (
+    Job,
+    JobId,
+    Metric,
+    Node,
+    Phase,
+    PlacementRule,
+    Policy,
+    ReplicaId,
+    Resources,
+    RoleName,
+    Timestamp,
+)
 from gangline.storage.interface import JobQuery
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import START, FakeClock, make_job, make_node, make_role
@@ -244,6 +257,59 @@ async def test_news_that_cannot_be_saved_is_kept_until_it_can() -> None:
     store.balking = False
     await world.settle()
     assert (await world.job()).phase is Phase.PROCESSING
+
+
+class ChoosyStore(MemoryStore):
+    """Refuses to save the jobs it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: set[str] = set()
+
+    async def save(self, job: Job, records: object = ()) -> Job:
+        if job.id in self.refused:
+            raise StorageError("the record is too large")
+        return await super().save(job, records)  # type: ignore[arg-type]
+
+
+async def settle_through_refusals(world: World) -> None:
+    """Settle as the loop does: a refusal is waited out."""
+    for _ in range(6):
+        with contextlib.suppress(StorageError):
+            await world.settle()
+
+
+async def test_a_job_whose_record_is_refused_holds_up_no_other() -> None:
+    store = ChoosyStore()
+    world = World(store=store)
+    await world.submit(make_job(job_id="bad"))
+    store.refused = {"bad"}
+    world.controller.hear(world.news(e.ReplicaStarted, await world.job("bad"), replica=WORKER))
+    await store.create(make_job(job_id="good", name="good"))
+    world.controller.changed(JobId("good"))
+    await settle_through_refusals(world)
+    assert (await world.job("good")).phase is Phase.STARTING
+    assert (await world.job("bad")).phase is Phase.STARTING
+
+    store.refused = set()
+    world.clock.advance(60)
+    await world.settle()
+    assert (await world.job("bad")).phase is Phase.PROCESSING
+
+
+async def test_a_job_that_cannot_be_told_its_place_leaves_it_to_others() -> None:
+    store = ChoosyStore()
+    world = World(store=store, engine=ScriptedEngine(nodes=[make_node(cpu=1)]))
+    store.refused = {"bad"}
+    role = make_role(resources=Resources(cpu_millis=1000))
+    await store.create(make_job(job_id="bad", roles=(role,)))
+    world.controller.changed(JobId("bad"))
+    await settle_through_refusals(world)
+    await store.create(make_job(job_id="good", name="good", roles=(role,)))
+    world.controller.changed(JobId("good"))
+    await settle_through_refusals(world)
+    assert (await world.job("good")).phase is Phase.STARTING
+    assert (await world.job("bad")).phase is Phase.QUEUED
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from typing import NewType
 from gangline.controller.agenda import Agenda, due_events
 from gangline.controller.feed import ChangeFeed
 from gangline.controller.lanes import Lanes
+from gangline.controller.postponed import Postponed
 from gangline.engines.interface import Confining, Engine, EngineEvent, NodesChanged
 from gangline.errors import InvalidTransitionError, NotFoundError, StaleVersionError, StorageError
 from gangline.lifecycle import Event, FinishGang, ForgetJob, Instruction, RunGang, StopGang, advance, standing
@@ -31,6 +32,8 @@ _STORE_PAUSE_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
 _WRITES_AT_ONCE = 32
 """Different jobs are saved side by side: a store across a network takes its time for each."""
+
+_DECISIONS = (GangEvicted, GangGrown, GangPlaced, GangShrunk)
 
 Changed = NewType("Changed", str)
 """A job id in the inbox: its record was changed by somebody else."""
@@ -50,6 +53,7 @@ class Controller:
         self._undecided: set[JobId] = set()
         """Those of them that a decision could change by itself: they wait, or may grow and shrink."""
         self._inbox: deque[Event | Changed] = deque()
+        self._postponed: Postponed[Event | Changed] = Postponed()
         self._metrics: list[Metric] = []
         self._awake = asyncio.Event()
         self._agenda = Agenda()
@@ -119,7 +123,7 @@ class Controller:
             self._look_at_agenda()
             if self._metrics:
                 await self._keep_metrics()
-            elif self._inbox:
+            elif self._inbox or self._postponed.due(self._clock.now()):
                 await self._handle_inbox()
             elif self._unscheduled:
                 await self._schedule()
@@ -188,36 +192,52 @@ class Controller:
 
     async def _handle_inbox(self) -> None:
         """Handle all that came in, job by job: many news of one job cost one write."""
-        by_job: dict[JobId, list[Event | Changed]] = {}
-        while self._inbox:
-            item = self._inbox.popleft()
-            by_job.setdefault(JobId(item) if isinstance(item, str) else item.job_id, []).append(item)
+        by_job = self._take_inbox()
         jobs = list(by_job)
         for start in range(0, len(jobs), _WRITES_AT_ONCE):
             batch = jobs[start : start + _WRITES_AT_ONCE]
             outcomes = await _side_by_side([self._handle_job(job_id, by_job[job_id]) for job_id in batch])
-            refused = self._sort_failures(dict(zip(batch, outcomes, strict=True)))
+            refused = self._sort_failures(by_job, dict(zip(batch, outcomes, strict=True)))
             if refused is not None:
-                unsaved = [
-                    job_id for job_id, error in zip(batch, outcomes, strict=True) if isinstance(error, StorageError)
-                ]
-                for job_id in (*unsaved, *jobs[start + _WRITES_AT_ONCE :]):
+                for job_id in jobs[start + _WRITES_AT_ONCE :]:
                     self._inbox.extend(by_job[job_id])
                 raise refused
 
-    def _sort_failures(self, outcomes: dict[JobId, BaseException | None]) -> StorageError | None:
+    def _take_inbox(self) -> "dict[JobId, Sequence[Event | Changed]]":
+        """Take out what is to be handled now, by job; news of a record that was refused waits behind what was."""
+        arrived: dict[JobId, list[Event | Changed]] = {}
+        while self._inbox:
+            item = self._inbox.popleft()
+            arrived.setdefault(JobId(item) if isinstance(item, str) else item.job_id, []).append(item)
+        now = self._clock.now()
+        for job_id in self._postponed.due(now):
+            arrived.setdefault(job_id, [])
+        admitted = ((job_id, self._postponed.admit(job_id, items, now)) for job_id, items in arrived.items())
+        return {job_id: items for job_id, items in admitted if items is not None}
+
+    def _sort_failures(
+        self, by_job: "dict[JobId, Sequence[Event | Changed]]", outcomes: dict[JobId, BaseException | None]
+    ) -> StorageError | None:
         """Return the store's refusal, if there is one; a defect that one job met is told and costs only its news."""
         refused = None
         for job_id, error in outcomes.items():
             if isinstance(error, StorageError):
                 refused = error
-            elif isinstance(error, Exception):
+                self._postpone(job_id, by_job[job_id])
+                continue
+            self._postponed.forget(job_id)
+            if isinstance(error, Exception):
                 _log.error("job %s: its news could not be handled", job_id, exc_info=error)
             elif error is not None:
                 raise error
         return refused
 
-    async def _handle_job(self, job_id: JobId, items: list[Event | Changed]) -> None:
+    def _postpone(self, job_id: JobId, items: "Sequence[Event | Changed]") -> None:
+        """Try again later what the store refused, but for decisions: by then they may no longer be right."""
+        lasting = [item for item in items if not isinstance(item, _DECISIONS)]
+        self._agenda.wake(self._postponed.refuse(job_id, lasting, self._clock.now()))
+
+    async def _handle_job(self, job_id: JobId, items: "Sequence[Event | Changed]") -> None:
         events = [item for item in items if not isinstance(item, str)]
         reread = len(events) < len(items)
         before = self._jobs.get(job_id)
@@ -313,7 +333,7 @@ class Controller:
             # Otherwise news came in meanwhile, perhaps of just these: the next cycle reads them again.
             self._nodes, self._queues = nodes, queues
         now = self._clock.now()
-        jobs: Collection[Job] = self._candidates.values()
+        jobs = self._contenders(now)
         if isinstance(self._engine, Confining):
             jobs = await self._engine.confine(tuple(jobs))
         snapshot = take_snapshot(nodes=nodes, jobs=jobs, queues=queues, now=now, memory=self._memory)
@@ -323,6 +343,13 @@ class Controller:
         self._inbox.extend(_decision_to_events(decision, now))
         if decision.wake_at is not None and decision.wake_at > now:
             self._agenda.wake(decision.wake_at)
+
+    def _contenders(self, now: Timestamp) -> Collection[Job]:
+        """All that hold machines or may have some; one whose record is refused could not be told that it was placed."""
+        if not self._postponed:
+            return self._candidates.values()
+        jobs = self._candidates.values()
+        return [job for job in jobs if job.holding or not self._postponed.holds(job.id, now)]
 
     # Instructions out --------------------------------------------------------------------------------------
 
