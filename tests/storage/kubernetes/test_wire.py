@@ -10,6 +10,7 @@ from gangline.errors import InvalidInputError, StorageError
 from gangline.kube import GenericObject
 from gangline.model import Job, Phase, Queue, QueueName, Resources, Tenant
 from gangline.storage.interface import Record
+from gangline.storage.kubernetes.begun import without_ghosts
 from gangline.storage.kubernetes.definitions import DEFINITIONS
 from gangline.storage.kubernetes.native_records import NATIVE
 from gangline.storage.kubernetes.records import Kept
@@ -22,7 +23,7 @@ from gangline.storage.kubernetes.wire import (
     object_to_queue,
     queue_to_object,
 )
-from gangline.testing.builders import START, make_job, make_running_job
+from gangline.testing.builders import START, FakeClock, make_job, make_running_job
 
 RED = Tenant("red")
 
@@ -79,6 +80,45 @@ def test_a_spec_that_is_no_job_names_the_field() -> None:
             RED,
             NATIVE,
         )
+
+
+def edited(job: Job, spec: dict[str, Any], **metadata: Any) -> GenericObject:
+    """The object of a job whose author has written another spec meanwhile."""
+    body = job_to_object(make_job(tenant=RED), [], namespace="red", name="mnist")
+    return stored({**body, "spec": spec, "status": job_to_status(job, ())}, **metadata)
+
+
+NO_JOB = {"roles": {"worker": {"command": ["true"], "resources": {"cpu": "many"}}}}
+
+
+def test_a_role_taken_out_of_the_spec_can_still_be_stopped_and_is_not_started_again() -> None:
+    job = make_running_job(tenant=RED)
+    kept = object_to_job(edited(job, {"roles": {"trainer": {"command": ["true"]}}}), RED, NATIVE)
+    assert [role.name for role in kept.job.spec.roles] == ["trainer", "worker"]
+    assert without_ghosts(kept.job) is kept.job
+    rested = without_ghosts(replace(kept.job, holding=False))
+    assert [role.name for role in rested.spec.roles] == ["trainer"]
+
+
+@pytest.mark.parametrize(
+    ("job", "metadata"),
+    [
+        pytest.param(make_running_job(tenant=RED), {}, id="it runs"),
+        pytest.param(make_job(tenant=RED), {"deletionTimestamp": "1970-01-12T13:46:41Z"}, id="it is being deleted"),
+    ],
+)
+def test_a_spec_made_unreadable_keeps_no_job_from_its_end(job: Job, metadata: dict[str, Any]) -> None:
+    kept = object_to_job(edited(job, NO_JOB, **metadata), RED, NATIVE)
+    assert kept.job.phase is job.phase
+    assert "many" in (kept.complaint or "")
+    assert NATIVE.change(kept, replace(kept.job, spec=make_job(tenant=RED).spec)) == {}
+
+
+def test_a_waiting_job_whose_spec_was_made_unreadable_says_so_and_keeps_its_phase() -> None:
+    item = edited(make_job(tenant=RED), NO_JOB)
+    with pytest.raises(StorageError, match="many"):
+        object_to_job(item, RED, NATIVE)
+    assert NATIVE.refusal(item, "no job", FakeClock()) == {"reason": "InvalidJob", "message": "no job"}
 
 
 def test_a_label_kubernetes_would_refuse_is_refused_by_name() -> None:

@@ -175,12 +175,17 @@ class Follower:
         """Say in its status why an object cannot be a job: what no schema can check, its author must see too."""
         _log.warning("%s", error)
         status = kind.refusal(item, str(error), self._clock)
-        if status is not None:
-            name, namespace = item.metadata.name, item.metadata.namespace
+        if status is None:
+            return
+        name, namespace = item.metadata.name, item.metadata.namespace
+        try:
             await self._client.patch(kind.resource, name, {"status": status}, namespace=namespace, subresource="status")
-            if self._announcer is not None:
-                subject = Subject(resource=kind.resource, namespace=namespace, name=name, uid=item.metadata.uid)
-                self._announcer.refuse(subject, str(error), self._clock.now())
+        except KubeError as refusal:
+            # It may be gone already, or be such that its status cannot be written: others are not to wait for it.
+            _log.warning("the status of %s/%s cannot be written: %s", namespace, name, refusal)
+        if self._announcer is not None:
+            subject = Subject(resource=kind.resource, namespace=namespace, name=name, uid=item.metadata.uid)
+            self._announcer.refuse(subject, str(error), self._clock.now())
 
     def _complain(self, kept: Kept, complaint: str) -> None:
         _log.warning("%s/%s goes on with the spec it had: %s", kept.namespace, kept.name, complaint)

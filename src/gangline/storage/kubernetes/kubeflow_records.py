@@ -19,10 +19,11 @@ from gangline.errors import InvalidInputError, StorageError
 from gangline.kube import GenericObject, Resource
 from gangline.lifecycle import Event, new_job
 from gangline.lifecycle.events import HaltRequested, ResumeRequested
-from gangline.model import Clock, Job, JobSpec, Phase, RoleName, RoleSpec, Tenant
+from gangline.model import Clock, Job, JobSpec, Phase, RoleName, Tenant
 from gangline.storage.interface import Record
 from gangline.storage.kubernetes import wire
 from gangline.storage.kubernetes.announcements import record_to_event, subject_of
+from gangline.storage.kubernetes.begun import roles_in, with_roles_of
 from gangline.storage.kubernetes.explanations import ToldExplanation, explanation_to_plain, plain_to_explanation
 from gangline.storage.kubernetes.kubeflow_past import began_elsewhere, ended_elsewhere
 from gangline.storage.kubernetes.record_text import FIELD, INITIAL, KeptRecord, appended, read_record, record_to_text
@@ -207,17 +208,15 @@ class KubeflowRecords:
 
     def _last_resort(self, item: GenericObject, state: Mapping[str, Any], tenant: Tenant) -> Translation:
         """Stand in for a spec that was made unreadable after its job had begun: enough to stop and to finish it."""
-        names = dict.fromkeys(RoleName(replica["id"]["role"]) for replica in state.get("replicas") or ())
-        roles = tuple(RoleSpec(name=name, command=("unreadable",)) for name in names or [RoleName("worker")])
         origin = f"{GROUP}/v1 {self._kind.name}"
-        spec = JobSpec(name=item.metadata.name, tenant=tenant, roles=roles, origin=origin, manifest_json="{}")
+        spec = JobSpec(name=item.metadata.name, tenant=tenant, roles=roles_in(state), origin=origin, manifest_json="{}")
         suspended = (item.spec.get("runPolicy") or {}).get("suspend") is True
         return Translation(spec=spec, suspended=suspended)
 
     def _recalled(self, record: KeptRecord, translation: Translation) -> Job:
         """The kept state with the present spec, whose replica counts are what its author wants of a job that runs."""
         job = record.job(translation.spec)
-        spec = _with_roles_of(job, translation.spec)
+        spec = with_roles_of(job, translation.spec)
         elastic = [role for role in spec.roles if role.elastic] if job.attempt else []
         return replace(job, spec=spec, scale=tuple(sorted((role.name, role.replicas) for role in elastic)))
 
@@ -240,16 +239,6 @@ def _own(item: GenericObject) -> Mapping[str, Any]:
 def _is_resting(job: Job) -> bool:
     """Whether the job rests, or is about to, until its user wakes it."""
     return job.phase in _RESTING and not job.requeue
-
-
-def _with_roles_of(job: Job, spec: JobSpec) -> JobSpec:
-    """The spec with every role that runs: what an author took out of it still has to be stopped by its name."""
-    known = {role.name for role in spec.roles}
-    gone = {status.id.role for status in job.replicas} - known
-    if not gone:
-        return spec
-    ghosts = tuple(RoleSpec(name=name, command=("gone",)) for name in sorted(gone))
-    return replace(spec, roles=(*spec.roles, *ghosts))
 
 
 _conforms: type[RecordKind] = KubeflowRecords

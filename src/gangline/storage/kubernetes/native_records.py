@@ -40,8 +40,8 @@ class NativeRecords:
 
     def change(self, kept: Kept, job: Job) -> Plain:
         """Write a changed spec; see RecordKind."""
-        if job.spec == kept.job.spec:
-            return {}
+        if job.spec == kept.job.spec or kept.complaint is not None:
+            return {}  # what its author made unreadable is his to mend
         old = dict.fromkeys(kept.job.spec.labels)
         return {"metadata": {"labels": {**old, **job.spec.labels}}, "spec": wire.spec_to_plain(job.spec)}
 
@@ -51,9 +51,10 @@ class NativeRecords:
 
     def refusal(self, item: GenericObject, message: str, clock: Clock) -> Plain | None:
         """Say why an object is no job; see RecordKind."""
-        status = {"phase": Phase.FAILED.value, "reason": "InvalidJob", "message": message}
-        told = {name: item.status.get(name) for name in status} == status
-        return None if told or FIELD in item.status else status
+        status = {"reason": "InvalidJob", "message": message}
+        if FIELD not in item.status:
+            status["phase"] = Phase.FAILED.value  # one that was a job waits until it is one again
+        return None if {name: item.status.get(name) for name in status} == status else status
 
     def wishes(self, kept: Kept, clock: Clock) -> Sequence[Event]:
         """Nothing: a native spec has no words for requests; see RecordKind."""

@@ -14,6 +14,7 @@ from gangline.errors import ConflictError, NotFoundError, StaleVersionError, Sto
 from gangline.kube import (
     AlreadyExistsError,
     ApiError,
+    GenericObject,
     InvalidError,
     KubeClient,
     KubeError,
@@ -26,6 +27,7 @@ from gangline.model.queue import ROOT_QUEUE
 from gangline.model.sweep import Sweep
 from gangline.storage.interface import JobPage, JobQuery, Record, Store
 from gangline.storage.kubernetes.announcer import Announcer
+from gangline.storage.kubernetes.begun import without_ghosts
 from gangline.storage.kubernetes.changes import follow_changes
 from gangline.storage.kubernetes.definitions import QUEUES
 from gangline.storage.kubernetes.explanations import ToldExplanation, explanation_change
@@ -146,7 +148,7 @@ class KubernetesStore:
             raise StorageError(f"job '{job.name}' cannot be saved: {error}") from error
         saved = replace(
             kept,
-            job=replace(job, version=int(answer.metadata.resource_version)),
+            job=replace(without_ghosts(job), version=int(answer.metadata.resource_version)),
             journal=journal,
             finalizers=tuple(answer.metadata.finalizers),
             told=kept.told if job.placeable else None,
@@ -273,14 +275,19 @@ class KubernetesStore:
             found = await self._client.list(QUEUES)
         except KubeError as error:
             raise StorageError(f"the queues cannot be read: {error}") from error
-        names = [
-            (item.metadata.name.removeprefix(self._prefix), item)
-            for item in found.items or ()
-            if self._objects.is_ours(item.metadata.name)
-        ]
-        queues = {name: object_to_queue(item, name=name) for name, item in names}
+        queues = {queue.name: queue for queue in map(self._read_queue, found.items or ()) if queue is not None}
         queues.setdefault(ROOT_QUEUE.name, ROOT_QUEUE)
         return tuple(queues[name] for name in sorted(queues))
+
+    def _read_queue(self, item: GenericObject) -> Queue | None:
+        """Read a queue; one that is none must not keep all others from their machines, so it counts as not there."""
+        if not self._objects.is_ours(item.metadata.name):
+            return None
+        try:
+            return object_to_queue(item, name=item.metadata.name.removeprefix(self._prefix))
+        except StorageError as error:
+            _log.warning("%s; it counts as not there", error)
+            return None
 
     async def save_queue(self, queue: Queue) -> None:
         """Keep a queue; see Store."""

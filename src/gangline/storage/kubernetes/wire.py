@@ -7,6 +7,7 @@ shows people where the job is (phase, conditions, history) and holds the whole r
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,8 +34,9 @@ from gangline.model import (
     Timestamp,
 )
 from gangline.storage.interface import Record
+from gangline.storage.kubernetes.begun import roles_in, with_roles_of
 from gangline.storage.kubernetes.explanations import plain_to_explanation
-from gangline.storage.kubernetes.record_text import FIELD, INITIAL, appended, read_record, record_to_text
+from gangline.storage.kubernetes.record_text import FIELD, INITIAL, KeptRecord, appended, read_record, record_to_text
 from gangline.storage.kubernetes.records import Kept, RecordKind
 
 JOB_ID = "gangline.dev/job-id"
@@ -70,12 +72,20 @@ def job_to_object(job: Job, records: Sequence[Record], *, namespace: str, name: 
 
 
 def object_to_job(item: GenericObject, tenant: Tenant, kind: RecordKind) -> Kept:
-    """Read a job object, whoever made it; raises StorageError if its record is damaged or its spec is no job."""
-    metadata = item.metadata
+    """Read a job object, whoever made it; raises StorageError if its record is damaged or its spec is no job.
+
+    One whose job has begun goes on whatever was made of its spec since, and says what is wrong with it.
+    """
+    metadata, complaint = item.metadata, None
     try:
-        spec = plain_to_spec(item, tenant)
         record = read_record(item.status, metadata.annotations)
-        job = record.job(spec) if record is not None else _newborn(item, spec)
+        try:
+            spec = plain_to_spec(item, tenant)
+        except InvalidInputError as error:
+            if record is None or not _must_be_known(item, record):
+                raise
+            complaint, spec = str(error), _last_resort(item, record, tenant)
+        job = _recalled(record, spec) if record is not None else _newborn(item, spec)
     except (msgspec.MsgspecError, InvalidInputError) as error:
         raise StorageError(f"job '{metadata.namespace}/{metadata.name}' cannot be read: {error}") from error
     return Kept.of(
@@ -85,7 +95,24 @@ def object_to_job(item: GenericObject, tenant: Tenant, kind: RecordKind) -> Kept
         journal=record.journal if record is not None else (),
         told=plain_to_explanation(item.status.get("explanation")),
         recorded=FIELD in item.status,
+        complaint=complaint,
     )
+
+
+def _must_be_known(item: GenericObject, record: KeptRecord) -> bool:
+    """Whether a job needs a spec even if its author left none: it has machines to free, or an end to come to."""
+    return bool(record.state.get("holding") or record.state.get("finished_at") or item.metadata.deletion_timestamp)
+
+
+def _recalled(record: KeptRecord, spec: JobSpec) -> Job:
+    job = record.job(spec)
+    return replace(job, spec=with_roles_of(job, spec))
+
+
+def _last_resort(item: GenericObject, record: KeptRecord, tenant: Tenant) -> JobSpec:
+    """Stand in for a spec that was made unreadable after its job had begun."""
+    name = item.metadata.labels.get(NAME, item.metadata.name)
+    return JobSpec(name=name, tenant=tenant, roles=roles_in(record.state))
 
 
 def _newborn(item: GenericObject, spec: JobSpec) -> Job:
