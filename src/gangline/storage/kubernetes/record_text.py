@@ -2,6 +2,9 @@
 
 Kept as a tree it would be the larger part of a job object, and an API server takes every leaf of a tree apart several
 times per write: to prune it, to check it, to note who owns it. A text it copies. What people read stands beside it.
+
+No life is so long and no output so loud that the object outgrows what etcd takes: one that cannot be written could not
+even be told that its job is over. So what is old or long is kept in fewer words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gangline.model import Job, JobSpec, RoleName, RoleSpec
+from gangline.model import Job, JobSpec, PhaseEntry, ReplicaStatus, RoleName, RoleSpec
 from gangline.storage.interface import Record
 
 INITIAL = "gangline.dev/initial"
@@ -18,8 +21,21 @@ INITIAL = "gangline.dev/initial"
 FIELD = "record"
 """The field of a status that holds the record."""
 _JOURNAL_LENGTH = 1000
-"""The newest records that are kept; the object must stay far below what etcd takes."""
+"""The newest records that are kept."""
+_HISTORY_LENGTH = 2000
+"""The newest phases that are kept: hundreds of attempts."""
+_RECENT = 20
+"""How many of them keep all their words."""
+_LONGEST_WORDS = 2500
+"""As much as a kubelet tells of the end of a program, and a sentence of ours before it."""
+_FEW_WORDS = 100
+_ALL_WORDS = 64 * 1024
+"""What the messages of all replicas have between them."""
+_ROOM_BYTES = 700 * 1024
+"""What the text may be before the journal is shortened: etcd takes twice as much, and in the object it is escaped."""
 _STATE_FIELDS = tuple(item.name for item in fields(Job) if item.name not in ("spec", "version"))
+_REPLICA_FIELDS = {item.name: item.default for item in fields(ReplicaStatus)}
+_CUT = " [...] "
 _ANY_SPEC: Any = msgspec.to_builtins(JobSpec(name="any", roles=(RoleSpec(name=RoleName("any"), command=("any",)),)))
 """Stands in while a state is read: converting the real spec there and back would cost more than all the rest."""
 
@@ -39,10 +55,45 @@ _decoder = msgspec.json.Decoder(KeptRecord)
 
 
 def record_to_text(job: Job, journal: Sequence[Record]) -> str:
-    """Write the record."""
+    """Write the record; of the journal as many of the newest records as there is room for."""
     given = ((name, getattr(job, name)) for name in _STATE_FIELDS)
     state = {name: value for name, value in given if value is not None}
-    return msgspec.json.encode({"state": state, "journal": journal[-_JOURNAL_LENGTH:]}).decode()
+    state |= {"history": kept_history(job.history), "replicas": _kept_replicas(job.replicas)}
+    kept = journal[-_JOURNAL_LENGTH:]
+    text = msgspec.json.encode({"state": state, "journal": kept})
+    while len(text) > _ROOM_BYTES and kept:
+        kept = kept[len(kept) // 2 + 1 :]
+        text = msgspec.json.encode({"state": state, "journal": kept})
+    return text.decode()
+
+
+def kept_history(history: Sequence[PhaseEntry], most: int = _HISTORY_LENGTH) -> list[PhaseEntry]:
+    """The newest entries: the last with nearly all their words, those before with few."""
+    newest = history[-most:]
+    longest = [_FEW_WORDS] * (len(newest) - _RECENT) + [_LONGEST_WORDS] * _RECENT
+    return [
+        entry if len(entry.message) <= most else replace(entry, message=shortened(entry.message, most))
+        for entry, most in zip(newest, longest[-len(newest) :], strict=True)
+    ]
+
+
+def shortened(text: str, most: int = _LONGEST_WORDS) -> str:
+    """The beginning and the end of a text: the first says what happened, the last is what a program wrote last."""
+    if len(text) <= most:
+        return text
+    half = (most - len(_CUT)) // 2
+    return f"{text[:half]}{_CUT}{text[-half:]}"
+
+
+def _kept_replicas(replicas: Sequence[ReplicaStatus]) -> list[dict[str, Any]]:
+    """Write only what is not as usual: a gang may have thousands of replicas, and all of them may fail at once."""
+    most = min(_LONGEST_WORDS, max(_FEW_WORDS, _ALL_WORDS // max(1, len(replicas))))
+    written = []
+    for status in replicas:
+        plain = {name: getattr(status, name) for name in _REPLICA_FIELDS}
+        plain["message"] = shortened(status.message, most)
+        written.append({name: value for name, value in plain.items() if value != _REPLICA_FIELDS[name]})
+    return written
 
 
 def read_record(status: Mapping[str, Any], annotations: Mapping[str, str]) -> KeptRecord | None:
@@ -59,6 +110,10 @@ def read_record(status: Mapping[str, Any], annotations: Mapping[str, str]) -> Ke
 
 
 def appended(journal: Sequence[Record], records: Sequence[Record]) -> tuple[Record, ...]:
-    """Return the journal with more records, numbered on."""
+    """Return the journal with more records, numbered on, and without those that are no longer kept."""
     last = journal[-1].number if journal else 0
-    return (*journal, *(replace(record, number=last + place) for place, record in enumerate(records, start=1)))
+    more = (
+        replace(record, number=last + place, message=shortened(record.message))
+        for place, record in enumerate(records, start=1)
+    )
+    return (*journal, *more)[-_JOURNAL_LENGTH:]

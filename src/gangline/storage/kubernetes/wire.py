@@ -36,7 +36,16 @@ from gangline.model import (
 from gangline.storage.interface import Record
 from gangline.storage.kubernetes.begun import roles_in, with_roles_of
 from gangline.storage.kubernetes.explanations import plain_to_explanation
-from gangline.storage.kubernetes.record_text import FIELD, INITIAL, KeptRecord, appended, read_record, record_to_text
+from gangline.storage.kubernetes.record_text import (
+    FIELD,
+    INITIAL,
+    KeptRecord,
+    appended,
+    kept_history,
+    read_record,
+    record_to_text,
+    shortened,
+)
 from gangline.storage.kubernetes.records import Kept, RecordKind
 
 JOB_ID = "gangline.dev/job-id"
@@ -45,6 +54,7 @@ NAME = "gangline.dev/name"
 FINALIZER = "gangline.dev/job"
 """Holds a deleted job until its gang is gone and what it held is free."""
 
+_HISTORY_SHOWN = 100
 _SPEC_EXTRAS = ("queue", "priority", "origin", "manifest")
 _OWN_LABELS = (JOB_ID, NAME)
 _LABEL_KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -159,14 +169,14 @@ def job_to_status(job: Job, journal: Sequence[Record]) -> dict[str, Any]:
     return {
         "phase": job.phase.value,
         "reason": job.reason,
-        "message": job.message,
+        "message": shortened(job.message),
         "ready": f"{present}/{total}",
         "attempt": job.attempt,
         **{name: at for name, at in moments.items() if at is not None},
         "conditions": _conditions(job),
         "history": [
             {"phase": entry.phase.value, "at": moment(entry.at), "reason": entry.reason, "message": entry.message}
-            for entry in job.history
+            for entry in kept_history(job.history, _HISTORY_SHOWN)
         ],
         FIELD: record_to_text(job, journal),
     }
@@ -184,7 +194,7 @@ def _conditions(job: Job) -> list[dict[str, Any]]:
             "type": name,
             "status": "True" if holds else "False",
             "reason": job.reason,
-            "message": job.message,
+            "message": shortened(job.message),
             "lastTransitionTime": moment(_since(job, name, holds=holds).at),
         }
         for name, holds in truths.items()
