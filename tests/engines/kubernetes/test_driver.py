@@ -8,7 +8,7 @@ import pytest
 
 from gangline.engines.kubernetes import KubernetesEngine
 from gangline.kube import NODES, PODS
-from gangline.lifecycle.events import ReplicaLost
+from gangline.lifecycle.events import GangStopped, ReplicaLost
 from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, Resources
 from gangline.testing.builders import FakeClock, make_role, make_spec
 from gangline.testing.engine_suite import NewsReader
@@ -102,3 +102,18 @@ async def test_a_pod_of_an_earlier_attempt_does_not_live_on(cluster: FakeCluster
 async def test_nodes_that_did_not_change_are_the_same_objects(engine: KubernetesEngine) -> None:
     before = await engine.nodes()
     assert all(one is other for one, other in zip(before, await engine.nodes(), strict=True))
+
+
+async def test_a_job_that_is_applied_again_with_its_old_id_runs_again(
+    cluster: FakeCluster, engine: KubernetesEngine
+) -> None:
+    news = NewsReader(engine)
+    await engine.run(make_gang())
+    await engine.stop(make_gang().id, 0)
+    await news.wait_for(GangStopped)
+    await engine.run(make_gang())
+    assert not cluster.pods(), "an attempt that ended stays ended"
+    await engine.forget(make_gang().id.job_id)
+    await engine.run(make_gang())
+    assert len(cluster.pods()) == 2
+    await news.close()

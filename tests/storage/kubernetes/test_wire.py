@@ -82,6 +82,13 @@ def test_a_spec_that_is_no_job_names_the_field() -> None:
         )
 
 
+@pytest.mark.parametrize("place", [{"name": "copied"}, {"namespace": "blue"}], ids=["name", "namespace"])
+def test_a_copy_of_a_job_under_another_name_is_a_job_of_its_own(place: dict[str, str]) -> None:
+    body = job_to_object(make_job(tenant=RED), [record("first")], namespace="red", name="mnist-2")
+    kept = object_to_job(stored(body, **place), RED, NATIVE)
+    assert (kept.job.id, kept.job.name, kept.journal) == ("uid-1", place.get("name", "mnist-2"), ())
+
+
 def edited(job: Job, spec: dict[str, Any], **metadata: Any) -> GenericObject:
     """The object of a job whose author has written another spec meanwhile."""
     body = job_to_object(make_job(tenant=RED), [], namespace="red", name="mnist")

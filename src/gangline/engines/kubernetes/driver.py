@@ -187,6 +187,7 @@ class KubernetesEngine:
     async def forget(self, job_id: JobId) -> None:
         """Remove everything the job left; see Engine."""
         await self._remover.forget(job_id, namespace=self._namespace)
+        self._gangs.forget(job_id)
 
     async def send_files(self, job_id: JobId, spec: JobSpec) -> None:
         """Put a submitted job's code and its local inputs into the cluster, whose controller has another disk.

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.staging import Stock
-from gangline.model import Gang, GangId
+from gangline.model import Gang, GangId, JobId
 
 _ENDED_REMEMBERED = 10_000
+_NEVER: tuple[int, frozenset[ReplicaKey]] = (-1, frozenset())
 
 
 @dataclass(slots=True)
@@ -61,7 +62,8 @@ class Gangs:
 
     def __init__(self) -> None:
         self._states: dict[GangId, GangState] = {}
-        self._ended: dict[GangId, frozenset[ReplicaKey]] = {}
+        self._ended: dict[JobId, tuple[int, frozenset[ReplicaKey]]] = {}
+        """The last attempt of each job that is gone, and what was left of it on purpose."""
 
     def state(self, gang_id: GangId) -> GangState:
         """Return what is known of an attempt, beginning with nothing."""
@@ -78,14 +80,18 @@ class Gangs:
     def end(self, gang_id: GangId) -> None:
         """Forget an attempt that is gone, but for the fact that it ended: a late pod of it must not live."""
         state = self._states.pop(gang_id, None)
-        self._ended[gang_id] = frozenset(state.kept) if state is not None else frozenset()
+        self._ended[gang_id.job_id] = (gang_id.attempt, frozenset(state.kept) if state is not None else frozenset())
         while len(self._ended) > _ENDED_REMEMBERED:
             del self._ended[next(iter(self._ended))]
 
+    def forget(self, job_id: JobId) -> None:
+        """Forget a job of which nothing is left: one that bears its id again begins with its first attempt."""
+        self._ended.pop(job_id, None)
+
     def is_kept(self, key: ReplicaKey) -> bool:
         """Whether a pod of an attempt that ended in this life was left on purpose."""
-        return key in self._ended.get(key.gang_id, ())
+        return key in self._ended.get(key.gang_id.job_id, _NEVER)[1]
 
     def has_ended(self, gang_id: GangId) -> bool:
-        """Whether the attempt was taken down in this life."""
-        return gang_id in self._ended
+        """Whether the attempt was taken down in this life: it, or one after it."""
+        return gang_id.attempt <= self._ended.get(gang_id.job_id, _NEVER)[0]

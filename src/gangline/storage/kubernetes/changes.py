@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
-from gangline.kube import Applied, Deleted, GenericObject, KubeClient
+from gangline.kube import Applied, Deleted, KubeClient
 from gangline.model import JobId
 from gangline.storage.kubernetes.objects import JobObjects
 from gangline.storage.kubernetes.records import RecordKind
-from gangline.storage.kubernetes.wire import JOB_ID
+from gangline.storage.kubernetes.wire import id_of
 
 
 async def follow_changes(client: KubeClient, objects: JobObjects, changed: Callable[[JobId], None]) -> None:
@@ -30,12 +30,8 @@ async def _follow_kind(
         async for change in changes:
             if not isinstance(change, Applied | Deleted) or not objects.is_ours(change.object.metadata.namespace):
                 continue
-            job_id = _id(change.object)
+            job_id = id_of(change.object)
             known = objects.known.get(job_id)
             version = int(change.object.metadata.resource_version)
             if isinstance(change, Deleted) or known is None or known.job.version < version:
                 changed(job_id)
-
-
-def _id(item: GenericObject) -> JobId:
-    return JobId(item.metadata.labels.get(JOB_ID) or item.metadata.uid)

@@ -26,7 +26,7 @@ from gangline.storage.kubernetes.announcements import record_to_event, subject_o
 from gangline.storage.kubernetes.begun import roles_in, with_roles_of
 from gangline.storage.kubernetes.explanations import ToldExplanation, explanation_to_plain, plain_to_explanation
 from gangline.storage.kubernetes.kubeflow_past import began_elsewhere, ended_elsewhere
-from gangline.storage.kubernetes.record_text import FIELD, INITIAL, KeptRecord, appended, read_record, record_to_text
+from gangline.storage.kubernetes.record_text import FIELD, INITIAL, KeptRecord, record_to_text
 from gangline.storage.kubernetes.records import Kept, Plain, RecordKind
 
 STRICT = "gangline.dev/strict"
@@ -34,6 +34,7 @@ STRICT = "gangline.dev/strict"
 OWN = "gangline"
 """The field of the status that is ours."""
 
+_BORN = (INITIAL, wire.SUBMITTED_AS)
 _RESTING = frozenset({Phase.HALTING, Phase.HALTED})
 _SECOND_VERSION = "sshAuthMountPath"
 """The definition gives this field to every MPIJob that is written as ``v2beta1``, and to no other."""
@@ -64,7 +65,7 @@ class KubeflowRecords:
         """Read an object; see RecordKind."""
         metadata, own, complaint = item.metadata, _own(item), None
         try:
-            record = read_record(own, metadata.annotations)
+            record = wire.record_of(item, own)
             try:
                 translation = self._translate(item, tenant)
             except InvalidInputError as error:
@@ -93,12 +94,12 @@ class KubeflowRecords:
         """Write a new object: the manifest as its user wrote it; see RecordKind."""
         manifest = json.loads(job.spec.manifest_json or "{}")
         given = manifest.get("metadata") or {}
-        initial = record_to_text(job, appended((), records))
+        born = wire.birth_annotations(job, records, namespace=namespace, name=name)
         metadata = {
             "name": name,
             "namespace": namespace,
             "labels": {**wire.checked_labels(job.spec.labels), wire.JOB_ID: job.id},
-            "annotations": {**(given.get("annotations") or {}), INITIAL: initial},
+            "annotations": {**(given.get("annotations") or {}), **born},
         }
         spec = {**(manifest.get("spec") or {})}
         if _is_resting(job):
@@ -195,7 +196,7 @@ class KubeflowRecords:
     def _translate(self, item: GenericObject, tenant: Tenant) -> Translation:
         metadata: Plain = {"name": item.metadata.name, "namespace": tenant}
         labels = {key: value for key, value in item.metadata.labels.items() if key != wire.JOB_ID}
-        annotations = {key: value for key, value in item.metadata.annotations.items() if key != INITIAL}
+        annotations = {key: value for key, value in item.metadata.annotations.items() if key not in _BORN}
         if labels:
             metadata["labels"] = labels
         if annotations:

@@ -183,14 +183,13 @@ class JobObjects:
             for kind in await self.kinds():
                 labelled = await self._client.list(kind.resource, namespace=self.scope, labels={JOB_ID: job_id})
                 for item in labelled.items or ():
-                    if self.is_ours(item.metadata.namespace):
+                    if self.is_ours(item.metadata.namespace) and id_of(item) == job_id:
                         return self.read(item, kind)
             if job_id.count("-") != _DASHES_OF_A_UID:
                 return None
             for kind in await self.kinds():
-                unlabelled = await self._client.list(kind.resource, namespace=self.scope, labels=f"!{JOB_ID}")
-                for item in unlabelled.items or ():
-                    if item.metadata.uid == job_id:
+                for item in (await self._client.list(kind.resource, namespace=self.scope)).items or ():
+                    if id_of(item) == job_id:
                         return self.read(item, kind)
         except KubeError as error:
             raise StorageError(f"job '{job_id}' cannot be read: {error}") from error

@@ -49,6 +49,9 @@ from gangline.storage.kubernetes.record_text import (
 from gangline.storage.kubernetes.records import Kept, RecordKind
 
 JOB_ID = "gangline.dev/job-id"
+SUBMITTED_AS = "gangline.dev/submitted-as"
+"""An annotation: namespace and name of the object that was made for the job whose id it bears. A copy of an object
+(``kubectl get -o yaml``) bears the id too, and is a job of its own."""
 NAME = "gangline.dev/name"
 """A label with the job's name, where the object has another because a namesake is still being deleted."""
 FINALIZER = "gangline.dev/job"
@@ -74,11 +77,27 @@ def job_to_object(job: Job, records: Sequence[Record], *, namespace: str, name: 
             "name": name,
             "namespace": namespace,
             "labels": labels,
-            "annotations": {INITIAL: record_to_text(job, appended((), records))},
+            "annotations": birth_annotations(job, records, namespace=namespace, name=name),
             "finalizers": [FINALIZER],
         },
         "spec": spec_to_plain(job.spec),
     }
+
+
+def birth_annotations(job: Job, records: Sequence[Record], *, namespace: str, name: str) -> dict[str, str]:
+    """Write what a new object says of the job that it is made for."""
+    return {INITIAL: record_to_text(job, appended((), records)), SUBMITTED_AS: f"{namespace}/{name}"}
+
+
+def is_copy(item: GenericObject) -> bool:
+    """Whether what the object says of its job was said of another one."""
+    own = f"{item.metadata.namespace}/{item.metadata.name}"
+    return item.metadata.annotations.get(SUBMITTED_AS, own) != own
+
+
+def record_of(item: GenericObject, status: Mapping[str, Any]) -> KeptRecord | None:
+    """Read an object's record, in this part of its status or as it was born; raises msgspec.MsgspecError."""
+    return read_record(status, {} if is_copy(item) else item.metadata.annotations)
 
 
 def object_to_job(item: GenericObject, tenant: Tenant, kind: RecordKind) -> Kept:
@@ -88,7 +107,7 @@ def object_to_job(item: GenericObject, tenant: Tenant, kind: RecordKind) -> Kept
     """
     metadata, complaint = item.metadata, None
     try:
-        record = read_record(item.status, metadata.annotations)
+        record = record_of(item, item.status)
         try:
             spec = plain_to_spec(item, tenant)
         except InvalidInputError as error:
@@ -121,8 +140,7 @@ def _recalled(record: KeptRecord, spec: JobSpec) -> Job:
 
 def _last_resort(item: GenericObject, record: KeptRecord, tenant: Tenant) -> JobSpec:
     """Stand in for a spec that was made unreadable after its job had begun."""
-    name = item.metadata.labels.get(NAME, item.metadata.name)
-    return JobSpec(name=name, tenant=tenant, roles=roles_in(record.state))
+    return JobSpec(name=name_of(item), tenant=tenant, roles=roles_in(record.state))
 
 
 def _newborn(item: GenericObject, spec: JobSpec) -> Job:
@@ -132,7 +150,14 @@ def _newborn(item: GenericObject, spec: JobSpec) -> Job:
 
 def id_of(item: GenericObject) -> JobId:
     """The job's id: the one it was submitted with or, applied by hand, the object's."""
-    return JobId(item.metadata.labels.get(JOB_ID) or item.metadata.uid)
+    labelled = None if is_copy(item) else item.metadata.labels.get(JOB_ID)
+    return JobId(labelled or item.metadata.uid)
+
+
+def name_of(item: GenericObject) -> str:
+    """The job's name: the object's, unless a namesake that was being deleted had it when it was made."""
+    labelled = None if is_copy(item) else item.metadata.labels.get(NAME)
+    return labelled or item.metadata.name
 
 
 def created_at(item: GenericObject) -> Timestamp:
@@ -152,7 +177,7 @@ def plain_to_spec(item: GenericObject, tenant: Tenant) -> JobSpec:
     """Read the object's spec as a job file; raises InvalidInputError naming the field."""
     labels = {key: value for key, value in item.metadata.labels.items() if key not in _OWN_LABELS}
     metadata: dict[str, Any] = {
-        "name": item.metadata.labels.get(NAME, item.metadata.name),
+        "name": name_of(item),
         "tenant": tenant,
         "labels": labels,
         **{name: item.spec[name] for name in _SPEC_EXTRAS if name in item.spec},
