@@ -22,6 +22,7 @@ def make_pod(
     *,
     deleted: str | None = None,
     labels: dict[str, str] | None = None,
+    init_containers: list[dict[str, Any]] | None = None,
     **status: Any,
 ) -> Pod:
     containers = [{"name": "main", "state": state}] if state else []
@@ -31,6 +32,7 @@ def make_pod(
             "nodeName": "node-1",
             "terminationGracePeriodSeconds": 30,
             "containers": [{"name": "main", "resources": {"limits": {"memory": "64Mi"}}}],
+            "initContainers": init_containers or [],
         },
         "status": {"containerStatuses": containers, **status},
     }
@@ -97,6 +99,15 @@ CASES: dict[str, tuple[Pod, dict[str, bool], list[tuple[type, Any]]]] = {
         make_pod(None, phase="Failed", initContainerStatuses=[{"name": "gangline-code", "state": terminated(2)}]),
         {},
         [(GangFailed, "InitContainerFailed")],
+    ),
+    "a sidecar failed and is started again": (
+        make_pod(
+            RUNNING,
+            init_containers=[{"name": "proxy", "restartPolicy": "Always"}],
+            initContainerStatuses=[{"name": "proxy", "state": terminated(1)}],
+        ),
+        {},
+        [(ReplicaStarted, None)],
     ),
     "fetching its inputs": (
         make_pod(None, initContainerStatuses=[{"name": "gangline-inputs", "state": RUNNING}]),
@@ -175,6 +186,11 @@ def test_pod_state_is_news(pod: Pod, around: dict[str, bool], want: list[tuple[t
 def test_times_are_the_kubelets() -> None:
     started, exited = pod_news(KEY, make_pod(terminated(0)), Circumstances(now=NOW))
     assert exited.at - started.at == 60
+
+
+def test_a_kubelet_whose_clock_is_ahead_tells_no_news_of_the_future() -> None:
+    long_ago = Timestamp(1_000_000_000.0)
+    assert [event.at for event in pod_news(KEY, make_pod(terminated(0)), Circumstances(now=long_ago))] == [long_ago] * 2
 
 
 def test_a_refusal_is_told_from_a_failure() -> None:

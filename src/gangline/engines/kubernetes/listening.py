@@ -78,7 +78,7 @@ class Listener:
                     async with self._slots:
                         await self._read(key, pod, follow=False)
         except TimeoutError:
-            _log.warning("the last numbers of %s are read later: its node does not answer", pod.metadata.name)
+            _log.warning("the last numbers of %s are read later: its log is long, or its node slow", pod.metadata.name)
         except KubeError as error:
             _log.debug("the last numbers of %s are read later: %s", pod.metadata.name, error)
         finally:

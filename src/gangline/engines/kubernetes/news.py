@@ -161,10 +161,11 @@ def _move_failure(reason: str, ended: ContainerTerminated) -> Refusal:
 
 def _hopeless(pod: Pod) -> Refusal | None:
     """Why the pod will not start by itself."""
+    restarted = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
     for status in pod.status.init_container_statuses:
         ended = status.state.terminated
-        if ended is None or ended.exit_code == 0:
-            continue
+        if ended is None or ended.exit_code == 0 or status.name in restarted:
+            continue  # a sidecar that ended is started again by its kubelet
         if status.name == INPUTS_CONTAINER:
             return _move_failure("InputsFailed", ended)
         message = f"{status.name} exited with {ended.exit_code}: {ended.message.strip()}"
@@ -211,7 +212,8 @@ def _memory_limit(pod: Pod) -> str:
 
 
 def _at(moment: datetime | None, now: Timestamp) -> Timestamp:
-    return Timestamp(moment.timestamp()) if moment is not None else now
+    """When something happened by its node's clock; one that is ahead must not make a back-off or a deadline longer."""
+    return Timestamp(min(moment.timestamp(), now)) if moment is not None else now
 
 
 def _started(key: ReplicaKey, moment: datetime | None, around: Circumstances) -> ReplicaStarted:
