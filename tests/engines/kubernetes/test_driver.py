@@ -1,13 +1,13 @@
 """The engine on a cluster in memory: what only a scripted one can be made to do."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 
 from gangline.engines.kubernetes import KubernetesEngine
-from gangline.kube import NODES, PODS
+from gangline.kube import NODES, PODS, PRIORITY_CLASSES, ForbiddenError, Resource
 from gangline.lifecycle.events import GangStopped, ReplicaLost
 from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, Resources
 from gangline.testing.builders import FakeClock, make_role, make_spec
@@ -117,3 +117,29 @@ async def test_a_job_that_is_applied_again_with_its_old_id_runs_again(
     await engine.run(make_gang())
     assert len(cluster.pods()) == 2
     await news.close()
+
+
+class ClasslessCluster(FakeCluster):
+    """Refuses pods of a priority class that it does not have, as a real server does."""
+
+    async def create_unread(self, resource: Resource[Any], body: Mapping[str, Any], **_: object) -> None:
+        name = body.get("spec", {}).get("priorityClassName")
+        if name is not None and ("priorityclasses", name) not in self.objects:
+            message = f'pods "x" is forbidden: no PriorityClass with name {name} was found'
+            raise ForbiddenError(message, status=403)
+        await super().create_unread(resource, body)
+
+
+async def test_a_priority_class_deleted_by_hand_fails_no_job() -> None:
+    cluster = ClasslessCluster()
+    for name, priority in (("low", "0"), ("normal", "50"), ("odd", "many")):
+        labels = {"gangline.dev/priority": priority}
+        await cluster.create(PRIORITY_CLASSES, {"metadata": {"name": name, "labels": labels}, "value": 1})
+    engine = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    await engine.run(make_gang(attempt=1))
+    await cluster.delete(PRIORITY_CLASSES, "normal")
+    await engine.run(make_gang(attempt=2))
+    await settled()
+    classes = {body["spec"]["priorityClassName"] for body in cluster.pods().values()}
+    await engine.close()
+    assert classes == {"low"}

@@ -50,6 +50,7 @@ from gangline.model import Gang, GangReplica, JobId
 NETWORK_POLICIES = Resource(
     group="networking.k8s.io", plural="networkpolicies", kind="NetworkPolicy", type=GenericObject
 )
+_SOLO_SECONDS = 30.0
 
 
 class Owners(Protocol):
@@ -88,7 +89,8 @@ class Launcher:
         self._owners = owners
         self._slots = asyncio.Semaphore(concurrency)
         self._kubeflow = KubeflowLauncher(client, view, controller=controller, slots=self._slots)
-        self._solo_ready: set[str] = set()
+        self._solo_ready: dict[str, float] = {}
+        """Until when the policy of a namespace counts as there: it may be deleted by hand, or with its namespace."""
         self._solo_lock = asyncio.Lock()
         self._classes_lock = asyncio.Lock()
         self._priority_classes: tuple[tuple[int, str], ...] | None = None
@@ -101,18 +103,25 @@ class Launcher:
         """Create the pods of these replicas and what they need; raises RefusedError if the cluster will not."""
         gang = self._completed(gang)
         _check(gang)
-        kind = kind_of(gang.spec)
         try:
-            if kind is not None:
-                await self._kubeflow.launch(state, gang, kind, replicas, await self.owner_of(gang.id.job_id))
-                return
-            around = await self._prepare(state, gang, await self._surroundings(gang))
-            await self._create_pods(state, gang, replicas, around)
+            try:
+                await self._launch(state, gang, replicas)
+            except ForbiddenError as error:
+                if not self._named_missing_class(error):
+                    raise
+                await self._launch(state, gang, replicas)
         except ApiError as error:
             refusal = refusal_of(error)
             if refusal is None:
                 raise
             raise RefusedError(refusal) from error
+
+    async def _launch(self, state: GangState, gang: Gang, replicas: list[GangReplica]) -> None:
+        if (kind := kind_of(gang.spec)) is not None:
+            await self._kubeflow.launch(state, gang, kind, replicas, await self.owner_of(gang.id.job_id))
+            return
+        around = await self._prepare(state, gang, await self._surroundings(gang))
+        await self._create_pods(state, gang, replicas, around)
 
     async def adopt(self, state: GangState, gang: Gang) -> None:
         """Make pods ours that another operator started for a Kubeflow job and the record counts as running."""
@@ -187,13 +196,22 @@ class Launcher:
                 self._priority_classes = await self._read_classes()
         return self._priority_classes
 
+    def _named_missing_class(self, refusal: ForbiddenError) -> bool:
+        """Whether pods were given a class that somebody has deleted; those that are left are then found out anew."""
+        named = any(name in refusal.message for _, name in self._priority_classes or ())
+        if named and "PriorityClass" in refusal.message:
+            self._priority_classes = None
+            return True
+        return False
+
     async def _read_classes(self) -> tuple[tuple[int, str], ...]:
         label = f"{names.DOMAIN}/priority"
         try:
             found = await self._client.list(PRIORITY_CLASSES, labels=label)
         except ForbiddenError:
             return ()
-        return tuple(sorted((int(item.metadata.labels[label]), item.metadata.name) for item in found.items or ()))
+        labelled = ((item.metadata.labels[label], item.metadata.name) for item in found.items or ())
+        return tuple(sorted((int(priority), name) for priority, name in labelled if priority.isdecimal()))
 
     async def _prepare(self, state: GangState, gang: Gang, around: Surroundings) -> Surroundings:
         """Make what the gang's pods need; return the surroundings with what was found of the job's files."""
@@ -224,9 +242,10 @@ class Launcher:
             await self._create(NETWORK_POLICIES, policy)
             return
         async with self._solo_lock:  # many small jobs come at once, and one policy is enough for all
-            if gang.spec.tenant not in self._solo_ready:
+            now = asyncio.get_running_loop().time()
+            if self._solo_ready.get(gang.spec.tenant, now) <= now:
                 await self._create(NETWORK_POLICIES, policy)
-                self._solo_ready.add(gang.spec.tenant)
+                self._solo_ready[gang.spec.tenant] = now + _SOLO_SECONDS
 
     async def _create_pods(
         self, state: GangState, gang: Gang, replicas: Sequence[GangReplica], around: Surroundings
