@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from gangline.errors import GanglineError, InvalidInputError, PermissionDeniedError, StorageError, UnreachableError
 from gangline.kube import (
+    AnswerError,
     ApiError,
     Backoff,
     ClusterAccess,
@@ -58,6 +59,8 @@ def refusal_of(error: GanglineError, *, context: str) -> GanglineError:
         return error
     if isinstance(cause, KubeUnreachableError):
         return UnreachableError(f"{cluster} does not answer at {cause.url}: {_problem(cause)}")
+    if isinstance(cause, AnswerError):
+        return GanglineError(f"{cluster} does not answer as a Kubernetes API server does: {cause}")
     if isinstance(cause, UnauthorizedError):
         return PermissionDeniedError(f"{cluster} does not accept your credentials")
     if isinstance(cause, CredentialError):

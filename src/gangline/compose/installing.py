@@ -28,6 +28,7 @@ from gangline.kube import (
     KubeError,
     NotFoundError,
     Resource,
+    read_answer,
 )
 from gangline.storage.kubernetes import DEFINITIONS, JOBS, SWEEPS, kubeflow_definitions
 from gangline.storage.kubernetes.kubeflow_definitions import CATEGORY
@@ -185,7 +186,7 @@ class Readable(Protocol):
 
 async def checked_version(client: Readable) -> str:
     """Return the cluster's version; raises GanglineError if it is too old for what we apply."""
-    found = msgspec.json.decode(await client.raw("/version"), type=_Version)
+    found = read_answer(await client.raw("/version"), msgspec.json.Decoder(_Version))
     # Some providers write the minor version as "29+".
     number = (int(found.major), int(found.minor.rstrip("+")))
     if number < OLDEST:

@@ -7,6 +7,7 @@ about jobs and imports nothing of the platform but the error tree.
 from gangline.kube.client import KubeClient
 from gangline.kube.errors import (
     AlreadyExistsError,
+    AnswerError,
     ApiError,
     BadRequestError,
     Cause,
@@ -23,6 +24,7 @@ from gangline.kube.errors import (
     ThrottledError,
     UnauthorizedError,
     UnreachableError,
+    read_answer,
 )
 from gangline.kube.kubeconfig import ClusterAccess, Kubeconfig, in_cluster_access, load_access
 from gangline.kube.objects import (
@@ -73,6 +75,7 @@ __all__ = [
     "SERVICES",
     "VOLUME_CLAIMS",
     "AlreadyExistsError",
+    "AnswerError",
     "ApiError",
     "Applied",
     "Backoff",
@@ -117,4 +120,5 @@ __all__ = [
     "UnreachableError",
     "in_cluster_access",
     "load_access",
+    "read_answer",
 ]

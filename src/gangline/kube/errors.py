@@ -8,6 +8,7 @@ attributes, never from its text.
       CredentialError          a credential plug-in or token file gave no usable credential
       UnreachableError         no answer: refused, reset, timed out, or TLS does not match
       StreamError              an exec or port-forward stream broke its protocol
+      AnswerError              the answer is not what was asked for: a log-in page, or an object that cannot be read
       ApiError                 the server answered with a refusal (status, reason, message, causes)
         BadRequestError        400
         UnauthorizedError      401: the credential is not accepted
@@ -23,6 +24,7 @@ attributes, never from its text.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -53,6 +55,10 @@ class UnreachableError(KubeError, errors.UnreachableError):
 
 class StreamError(KubeError):
     """An exec or port-forward stream broke its protocol or was cut."""
+
+
+class AnswerError(KubeError):
+    """The server answered, and not with what was asked for: it may be no API server at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +168,18 @@ class _WireStatus(msgspec.Struct):
     reason: str = ""
     code: int = 0
     details: _WireDetails | None = None
+
+
+_Answer = TypeVar("_Answer")
+
+
+def read_answer(body: bytes, decoder: msgspec.json.Decoder[_Answer]) -> _Answer:
+    """Decode what a server answered; raises AnswerError."""
+    try:
+        return decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        beginning = body[:80].decode(errors="replace")
+        raise AnswerError(f"the server's answer cannot be read: {error} (it begins with {beginning!r})") from error
 
 
 def error_from_answer(status: int, body: bytes, *, retry_after_seconds: float | None = None) -> ApiError:

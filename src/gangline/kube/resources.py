@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from gangline.kube.errors import read_answer
 from gangline.kube.objects import (
     AnyObject,
     ConfigMap,
@@ -51,12 +52,12 @@ class Resource(Generic[AnyObject]):
         return "/" + "/".join(quote(part, safe="") for part in parts)
 
     def decode(self, body: bytes) -> AnyObject:
-        """Decode one object."""
-        return cast(AnyObject, _decoder(self.type).decode(body))
+        """Decode one object; raises AnswerError."""
+        return cast(AnyObject, read_answer(body, _decoder(self.type)))
 
     def decode_list(self, body: bytes) -> ObjectList[AnyObject]:
-        """Decode one page of a list."""
-        return cast("ObjectList[AnyObject]", _list_decoder(self.type).decode(body))
+        """Decode one page of a list; raises AnswerError."""
+        return cast("ObjectList[AnyObject]", read_answer(body, _list_decoder(self.type)))
 
 
 @cache

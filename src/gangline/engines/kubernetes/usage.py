@@ -8,7 +8,7 @@ from gangline.engines.interface import NodeUsage, ReplicaUsage, Usage
 from gangline.engines.kubernetes.capacity import amounts_to_resources, occupies, pod_requests
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.news import main_state
-from gangline.kube import ApiError, KubeClient, Partial, Pod
+from gangline.kube import AnswerError, ApiError, KubeClient, Partial, Pod, read_answer
 from gangline.kube.objects import Metadata
 from gangline.model import Node, NodeName, Resources
 
@@ -27,6 +27,9 @@ class _Measured(Partial, frozen=True):
 
 class _MeasuredList(Partial, frozen=True):
     items: list[_Measured] = msgspec.field(default_factory=list)
+
+
+_measured_decoder = msgspec.json.Decoder(_MeasuredList)
 
 
 async def measure(
@@ -71,6 +74,6 @@ def _sum(item: _Measured) -> Resources:
 
 async def _read(client: KubeClient, kind: str) -> list[_Measured]:
     try:
-        return msgspec.json.decode(await client.raw(f"{_METRICS}/{kind}"), type=_MeasuredList).items
-    except ApiError:
+        return read_answer(await client.raw(f"{_METRICS}/{kind}"), _measured_decoder).items
+    except (ApiError, AnswerError):
         return []  # no metrics server, or not for us: figures are then what was asked for

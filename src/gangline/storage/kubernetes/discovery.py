@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gangline.dialects.kubeflow import GROUP, KINDS
-from gangline.kube import GenericObject, KubeClient, NotFoundError, Resource
+from gangline.kube import GenericObject, KubeClient, NotFoundError, Resource, read_answer
 from gangline.storage.kubernetes.kubeflow_definitions import CATEGORY, STRICT_CATEGORY
 from gangline.storage.kubernetes.kubeflow_records import KubeflowRecords
 from gangline.storage.kubernetes.records import RecordKind
@@ -43,7 +43,7 @@ async def kubeflow_kinds(client: KubeClient, *, namespace: str | None) -> Sequen
         answer = await client.raw(f"/apis/{GROUP}/v1")
     except NotFoundError:
         return ()
-    served = {found.name: found for found in msgspec.json.decode(answer, type=_ServedList).resources}
+    served = {found.name: found for found in read_answer(answer, msgspec.json.Decoder(_ServedList)).resources}
     kinds = [
         KubeflowRecords(kind, strict=STRICT_CATEGORY in served[kind.plural].categories)
         for kind in KINDS.values()
