@@ -1,11 +1,13 @@
 import json
 
 import pytest
+from aiohttp import web
 
 from gangline.kube import (
     CONFIG_MAPS,
     NODES,
     PODS,
+    AnswerError,
     ConflictError,
     GenericObject,
     KubeClient,
@@ -90,24 +92,31 @@ async def test_apply_without_a_name_is_refused_here(client: KubeClient) -> None:
         await client.apply(PODS, {"metadata": {}})
 
 
+async def test_a_log_in_page_is_no_list(script: ScriptedServer, client: KubeClient) -> None:
+    async def page(_: web.Request) -> web.StreamResponse:
+        return web.Response(text="<html>log in</html>", content_type="text/html")
+
+    script.handle("GET", ALL, page)
+    with pytest.raises(AnswerError, match="log in"):
+        await client.list(PODS)
+
+
 async def test_missing_object(client: KubeClient) -> None:
     with pytest.raises(NotFoundError):
         await client.get(PODS, "nothing")
 
 
 async def test_log_lines_are_kept_as_written(script: ScriptedServer, client: KubeClient) -> None:
-    from aiohttp import web
-
     async def handle(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
-        for chunk in (b"one\n\ntw", b"o\n", b"x" * 200_000, b"\nlast"):
+        for chunk in (b"one\n\ntw", b"o\n", b"x" * 100_000, b"\nlast"):
             await response.write(chunk)
         return response
 
     script.handle("GET", "/api/v1/namespaces/default/pods/p/log", handle)
     lines = [line async for line in client.logs("p", follow=True)]
-    assert lines == [b"one", b"", b"two", b"x" * 200_000, b"last"]
+    assert lines == [b"one", b"", b"two", b"x" * 100_000, b"last"]
 
 
 def test_a_pod_decodes_to_what_a_scheduler_reads() -> None:

@@ -7,8 +7,18 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gangline.kube import PODS, Applied, Deleted, ForbiddenError, GoneError, KubeClient, NotFoundError, Synced
-from gangline.kube.watching import Reflection, lines
+from gangline.kube import (
+    PODS,
+    AnswerError,
+    Applied,
+    Deleted,
+    ForbiddenError,
+    GoneError,
+    KubeClient,
+    NotFoundError,
+    Synced,
+)
+from gangline.kube.watching import Reflection, lines, log_lines
 
 from .scripted_server import ScriptedServer, pod, pod_list
 
@@ -149,6 +159,34 @@ async def test_lines_of_any_length() -> None:
             yield chunk
 
     assert [line async for line in lines(chunks())] == [b"ab", b"", b"c", b"de", b"f"]
+
+
+@pytest.mark.parametrize(
+    ("written", "stamped", "want"),
+    [
+        pytest.param(b"T1 ab\nT2 c\n\nT3 d", True, [b"T1 ab", b"T2 c", b"", b"T3 d"], id="as lines"),
+        pytest.param(b"T1 abcdefgh\nT2 i", True, [b"T1 abcde", b"T1 fgh", b"T2 i"], id="long ones in pieces"),
+        pytest.param("T1 aaaaé\n".encode(), True, [b"T1 aaaa", "T1 é".encode()], id="no character torn apart"),
+        pytest.param(b"T1 " + b"\x80" * 7, True, [b"T1 " + b"\x80" * 5, b"T1 \x80\x80"], id="what is no text"),
+        pytest.param(b"abcdefghij", False, [b"abcdefgh", b"ij"], id="without times"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 100], ids=lambda size: f"{size} at a time")
+async def test_log_lines_are_cut_where_they_are_too_long(
+    written: bytes, stamped: bool, want: list[bytes], size: int
+) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(written), size):
+            yield written[start : start + size]
+
+    assert [line async for line in log_lines(chunks(), stamped=stamped, longest=8)] == want
+
+
+async def test_an_object_that_cannot_be_read_is_raised(script: ScriptedServer, client: KubeClient) -> None:
+    script.answer("GET", ALL, pod_list())
+    script.watch(ALL, ("ADDED", {"metadata": {"name": ["no", "name"]}}))
+    with pytest.raises(AnswerError, match="cannot be read"):
+        await take(client, 2)
 
 
 async def _half_a_line(request: web.Request) -> web.StreamResponse:

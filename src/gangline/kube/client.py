@@ -22,7 +22,7 @@ from gangline.kube.requests import Body, Propagation, Request
 from gangline.kube.resources import Resource
 from gangline.kube.streams import ExecResult
 from gangline.kube.transport import Backoff, Transport
-from gangline.kube.watching import Change, Follower, lines
+from gangline.kube.watching import Change, Follower, log_lines
 
 Selector = Mapping[str, str] | str | None
 
@@ -240,7 +240,10 @@ class KubeClient:
         since_seconds: int | None = None,
         limit_bytes: int | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield what a container wrote, line by line; ``follow`` goes on until the container ends."""
+        """Yield what a container wrote, line by line; ``follow`` goes on until the container ends.
+
+        A very long line comes in pieces, with ``timestamps`` each with the line's own.
+        """
         request = requests.logs(
             pod,
             namespace=namespace or self.namespace,
@@ -252,7 +255,7 @@ class KubeClient:
             since_seconds=since_seconds,
             limit_bytes=limit_bytes,
         )
-        async with self._transport.stream(request) as chunks, aclosing(lines(chunks)) as cut:
+        async with self._transport.stream(request) as chunks, aclosing(log_lines(chunks, stamped=timestamps)) as cut:
             async for line in cut:
                 yield line
 

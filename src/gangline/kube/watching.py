@@ -139,7 +139,8 @@ class Follower(Generic[AnyObject]):
         """Yield changes for ever.
 
         Until the first list is through, a refusal is raised: the caller asked for something it cannot have. Later
-        ones are waited out, because a server that restarts refuses for a moment what it allowed before.
+        ones are waited out, because a server that restarts refuses for a moment what it allowed before. An object that
+        cannot be read is raised at any time: it would come again for ever.
         """
         for change in self._reflection.listed(await self._take_list()):
             yield change
@@ -156,8 +157,6 @@ class Follower(Generic[AnyObject]):
                         failures = 0
                         if watched is not None:
                             yield watched
-            except msgspec.ValidationError:
-                raise  # an object our struct cannot hold would come again for ever
             except (ApiError, UnreachableError, msgspec.DecodeError) as error:
                 stale = stale or isinstance(error, GoneError)
                 _log.warning("watch of %s interrupted: %s", self._resource.plural, error)
@@ -195,3 +194,35 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             rest = [other]
     if last := b"".join(rest):
         yield last
+
+
+_LONGEST_LOG_LINE = 128 * 1024
+
+
+async def log_lines(
+    chunks: AsyncIterator[bytes], *, stamped: bool, longest: int = _LONGEST_LOG_LINE
+) -> AsyncGenerator[bytes, None]:
+    """Cut what a program wrote into lines; a longer one comes in pieces, each with the time that the line has.
+
+    A progress bar is one line for as long as its program runs: nobody may have to hold all of it, or wait for its end.
+    """
+    rest = bytearray()
+    async for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        for number, part in enumerate((first, *others)):
+            if number:
+                yield bytes(rest)
+                rest.clear()
+            rest += part
+            while len(rest) > longest:
+                piece = rest[: _character_end(rest, longest)]
+                yield bytes(piece)
+                stamp = bytes(piece[: piece.find(b" ") + 1]) if stamped else b""
+                rest = bytearray(stamp) + rest[len(piece) :]
+    if rest:
+        yield bytes(rest)
+
+
+def _character_end(text: bytearray, most: int) -> int:
+    """The last position up to ``most`` that tears no UTF-8 character apart; of what is no text, any will do."""
+    return next((at for at in range(most, most - 4, -1) if text[at] & 0xC0 != 0x80), most)

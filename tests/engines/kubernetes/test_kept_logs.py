@@ -7,6 +7,7 @@ import pytest
 
 from gangline.engines.interface import LogQuery
 from gangline.engines.kubernetes import KubernetesEngine, errands
+from gangline.engines.kubernetes.kept_logs import joined
 from gangline.kube import KubeError
 from gangline.lifecycle.events import GangStopped
 from gangline.testing.builders import FakeClock
@@ -69,3 +70,17 @@ async def test_what_must_be_done_is_tried_until_it_is(monkeypatch: pytest.Monkey
     async with asyncio.timeout(60):
         await errands.insistently(act)
     assert not failures
+
+
+@pytest.mark.parametrize(
+    ("known", "rest", "want"),
+    [
+        pytest.param([b"T1 a", b"T2 b"], [b"T1 a", b"T2 b", b"T3 c"], [b"T1 a", b"T2 b", b"T3 c"], id="more lines"),
+        pytest.param([b"T1 a", b"T2 b"], [b"T1 a", b"T2 bar"], [b"T1 a", b"T2 bar"], id="the last line went on"),
+        pytest.param([b"T1 a", b"T2 b"], [], [b"T1 a", b"T2 b"], id="the second broke off at once"),
+        pytest.param([b"T1 a", b"T2 b"], [b"T3 c"], [b"T1 a", b"T2 b", b"T3 c"], id="much was written meanwhile"),
+        pytest.param([], [b"T1 a"], [b"T1 a"], id="nothing before"),
+    ],
+)
+def test_two_readings_of_a_log_are_one(known: list[bytes], rest: list[bytes], want: list[bytes]) -> None:
+    assert joined(known, rest) == want

@@ -99,9 +99,20 @@ async def to_the_end(client: KubeClient, pod: Pod, known: list[bytes]) -> list[b
     """Go on reading a pod that is being stopped, from where ``so_far`` ended: its last words matter most."""
     if main_state(pod).running is None:
         return known
-    last = known[-1].partition(b" ")[0] if known else b""
     rest = await _gather(pod, raw_lines(client, pod, follow=True, tail=_READ_LINES))
-    return known + [raw for raw in rest if raw.partition(b" ")[0] > last]
+    return joined(known, rest)
+
+
+def joined(known: list[bytes], rest: list[bytes]) -> list[bytes]:
+    """Put two readings of one log together; the last line of the first may not have been at its end yet."""
+    last = _stamp_of(known[-1]) if known else b""
+    again = [raw for raw in rest if _stamp_of(raw) == last]
+    before = [raw for raw in known if _stamp_of(raw) < last] if again else known
+    return before + [raw for raw in rest if _stamp_of(raw) >= last]
+
+
+def _stamp_of(raw: bytes) -> bytes:
+    return raw.partition(b" ")[0]
 
 
 async def _gather(pod: Pod, stream: AsyncGenerator[bytes, None]) -> list[bytes]:
