@@ -188,6 +188,24 @@ def test_times_are_the_kubelets() -> None:
     assert exited.at - started.at == 60
 
 
+@pytest.mark.parametrize(
+    ("left", "want"),
+    [
+        pytest.param("Traceback:\n  File x\nValueError: no\n\n", "ValueError: no", id="the last line"),
+        pytest.param("1%\r2%\r\x1b[31mred\x07\n", " [31mred ", id="nothing that plays with a terminal"),
+        pytest.param("x" * 2000, "x" * 500, id="not too much"),
+        pytest.param(" \n", "", id="nothing"),
+    ],
+)
+def test_the_message_of_an_exit_is_fit_for_a_table(left: str, want: str) -> None:
+    (exited,) = [
+        event
+        for event in pod_news(KEY, make_pod(terminated(1, message=left)), Circumstances(now=NOW))
+        if isinstance(event, ReplicaExited)
+    ]
+    assert exited.message == want
+
+
 def test_a_kubelet_whose_clock_is_ahead_tells_no_news_of_the_future() -> None:
     long_ago = Timestamp(1_000_000_000.0)
     assert [event.at for event in pod_news(KEY, make_pod(terminated(0)), Circumstances(now=long_ago))] == [long_ago] * 2

@@ -28,6 +28,7 @@ _TAKEN_AWAY = frozenset(
     {"Evicted", "NodeLost", "Shutdown", "NodeShutdown", "Terminated", "Preempting", "DeadlineExceeded"}
 )
 """Why a kubelet ended a pod that did nothing wrong."""
+_LONGEST_WORDS = 500
 _START_FAILURES = frozenset({"StartError", "ContainerCannotRun"})
 
 
@@ -155,8 +156,8 @@ def _state_of(name: str, statuses: Iterable[ContainerStatus]) -> ContainerState:
 
 
 def _move_failure(reason: str, ended: ContainerTerminated) -> Refusal:
-    lines = ended.message.strip().splitlines() or [f"{ended.reason}, exit code {ended.exit_code}"]
-    return Refusal(reason=reason, message=lines[-1], permanent=ended.exit_code == PERMANENT_FAILURE)
+    message = last_words(ended) or f"{ended.reason}, exit code {ended.exit_code}"
+    return Refusal(reason=reason, message=message, permanent=ended.exit_code == PERMANENT_FAILURE)
 
 
 def _hopeless(pod: Pod) -> Refusal | None:
@@ -168,7 +169,8 @@ def _hopeless(pod: Pod) -> Refusal | None:
             continue  # a sidecar that ended is started again by its kubelet
         if status.name == INPUTS_CONTAINER:
             return _move_failure("InputsFailed", ended)
-        message = f"{status.name} exited with {ended.exit_code}: {ended.message.strip()}"
+        words = last_words(ended)
+        message = f"{status.name} exited with {ended.exit_code}" + (f": {words}" if words else "")
         return Refusal(reason="InitContainerFailed", message=message, permanent=False)
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         if (reason := _hopeless_wait(status)) is not None:
@@ -188,9 +190,16 @@ def _never_ran(ended: ContainerTerminated) -> bool:
     return ended.reason in _START_FAILURES
 
 
+def last_words(ended: ContainerTerminated) -> str:
+    """The last line that a program left behind, fit for a table: its kubelet tells the last 80, whatever is in them."""
+    lines = [line.strip() for line in ended.message.splitlines()]
+    last = next((line for line in reversed(lines) if line), "")[-_LONGEST_WORDS:]
+    return "".join(sign if sign.isprintable() else " " for sign in last)
+
+
 def exit_of(pod: Pod, ended: ContainerTerminated) -> tuple[int, str]:
     """The exit code as a shell would report it, and what is known beyond it."""
-    message = ended.message.strip()
+    message = last_words(ended)
     if _never_ran(ended):
         code = COMMAND_NOT_FOUND if _is_missing(message) else COMMAND_NOT_RUNNABLE
         return code, f"the command cannot be run: {message}"

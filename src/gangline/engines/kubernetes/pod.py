@@ -193,8 +193,8 @@ def _main(order: PodOrder, given: Plain) -> Plain:
 
 
 def literal(text: str) -> str:
-    """Keep Kubernetes from reading ``$(NAME)`` as a reference: a job means the same on every engine."""
-    return text.replace("$(", "$$(")
+    """Keep Kubernetes from reading ``$(NAME)`` as a reference and ``$$`` as one sign: a job means the same anywhere."""
+    return text.replace("$", "$$") if "$$" in text or "$(" in text else text
 
 
 def _restricted(container: Plain) -> Plain:

@@ -37,6 +37,7 @@ class JobObjects:
         self.synced: set[str] = set()
         """The kinds whose objects a watch keeps ``known`` complete of."""
         self._kinds: dict[str, RecordKind] | None = None
+        self._unreadable: dict[str, str] = {}
 
     def namespace_of(self, tenant: Tenant) -> str:
         """Where a tenant's jobs live."""
@@ -172,8 +173,14 @@ class JobObjects:
                     kept.append(one)
             except StorageError as error:
                 # One damaged record must not hide all others; its owner sees it with kubectl.
-                _log.warning("%s", error)
+                self._mourn(item, error)
         return kept
+
+    def _mourn(self, item: GenericObject, error: StorageError) -> None:
+        """Say of each form of an object once that it cannot be read: it is listed again and again."""
+        uid, version = item.metadata.uid, item.metadata.resource_version
+        _log.log(logging.DEBUG if self._unreadable.get(uid) == version else logging.WARNING, "%s", error)
+        self._unreadable[uid] = version
 
     async def _look_up(self, job_id: JobId) -> Kept | None:
         """Ask the server for a job by its id: the label says it, or, for a job applied by hand, its uid."""
