@@ -190,6 +190,9 @@ def test_settings_choose_plugins_by_name() -> None:
         pytest.param({"filters": "gpu-type"}, "scheduling.filters.*a list of plugins", id="no list"),
         pytest.param({"preemption": "no"}, "scheduling.preemption.*true or false", id="no flag"),
         pytest.param({"patience_seconds": -1}, "scheduling.patience_seconds.*seconds", id="no number"),
+        pytest.param({"patience_seconds": float("nan")}, "scheduling.patience_seconds.*seconds", id="nan"),
+        pytest.param({"usage_half_life_seconds": 0}, "scheduling.usage_half_life_seconds.*above 0", id="half-life"),
+        pytest.param({"pack": ["spread"]}, "scheduling.pack.*no scheduling plugin", id="list"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(settings: dict[str, object], want: str) -> None:

@@ -96,15 +96,18 @@ def _value(name: str, value: object) -> object:
         if not isinstance(value, bool):
             raise _refusal(name, f"{value!r} does not fit", "true or false")
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+    # Not ``value < 0``: of something that is no number, nothing holds.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise _refusal(name, f"{value!r} does not fit", "a number of seconds")
+    if name == "usage_half_life_seconds" and value == 0:
+        raise _refusal(name, "nothing has a half-life of 0", "seconds above 0; leave it out to let the past be past")
     return float(value)
 
 
 def _plugin(setting: str, name: object) -> object:
     expected = "a built-in name or package.module:Class"
-    if name in BUILT_IN:
-        plugin = BUILT_IN[str(name)]()
+    if isinstance(name, str) and name in BUILT_IN:
+        plugin = BUILT_IN[name]()
     elif isinstance(name, str) and ":" in name:
         module, _, attribute = name.partition(":")
         try:
