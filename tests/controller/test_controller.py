@@ -12,7 +12,7 @@ import pytest
 from gangline.controller import Controller
 from gangline.controller.feed import ChangeFeed
 from gangline.engines.interface import NodesChanged
-from gangline.errors import NotFoundError, StorageError
+from gangline.errors import EngineError, NotFoundError, StorageError
 from gangline.lifecycle import advance
 from gangline.lifecycle import events as e
 from gangline.model import (
@@ -401,6 +401,35 @@ async def test_one_job_that_cannot_be_handled_does_not_stop_the_others() -> None
             watcher = world.controller.watch()
             while (await world.job("job-2")).phase is not Phase.STARTING:
                 await anext(watcher)
+
+
+async def test_a_cycle_that_failed_is_made_up_for_without_further_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    there, tries = world.engine.nodes, 0
+
+    async def at_first_not() -> Sequence[Node]:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise EngineError("the machines cannot be listed now")
+        return await there()
+
+    monkeypatch.setattr(world.engine, "nodes", at_first_not)
+    with pytest.raises(EngineError):
+        await world.submit(make_job())
+    await world.settle()
+    assert (await world.job()).phase is Phase.STARTING
+
+
+async def test_a_waiting_job_that_is_made_smaller_starts() -> None:
+    world = World()
+    await world.submit(make_job(roles=(make_role(replicas=100),)))
+    waiting = await world.job()
+    assert waiting.phase is Phase.QUEUED
+    await world.store.save(replace(waiting, spec=replace(waiting.spec, roles=(make_role(replicas=1),))), [])
+    world.controller.changed(waiting.id)
+    await world.settle()
+    assert (await world.job()).phase is Phase.STARTING
 
 
 async def test_deleting_an_unknown_job_is_harmless() -> None:

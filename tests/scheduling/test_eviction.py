@@ -201,6 +201,16 @@ PREEMPTION = [
         waits={"j": MAKING_ROOM},
         evicts={"x": "j"},
     ),
+    Scenario(
+        "a gang whose nodes are gone has nothing to give",
+        nodes(1, gpus=1),
+        [
+            running(job("x", priority=90, preemptible=False), {"n0": 1}),
+            running(job("ghost", priority=10), {"gone": 1}),
+            job("j", priority=90),
+        ],
+        waits={"j": RESOURCES},
+    ),
 ]
 
 RECLAIM = [

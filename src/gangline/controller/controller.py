@@ -323,6 +323,13 @@ class Controller:
 
     async def _schedule(self) -> None:
         self._unscheduled = False
+        try:
+            await self._decide()
+        except Exception:
+            self._unscheduled = True  # whatever went wrong, it is still to be done
+            raise
+
+    async def _decide(self) -> None:
         # What queues have used must be kept account of even while nobody waits, where it counts.
         if not self._undecided and self._policies.usage_half_life_seconds is None:
             self._explanations = {}
@@ -381,7 +388,7 @@ async def _side_by_side(works: Sequence[Coroutine[object, object, None]]) -> lis
 def _footprint(job: Job) -> tuple[object, ...]:
     """What the scheduler sees of a job: while this stays the same, another cycle would decide the same."""
     ended = sum(1 for status in job.replicas if status.finished_at is not None)
-    return (job.phase, job.holding, job.deleting, job.scale, len(job.replicas), ended, job.replica_restarts)
+    return (job.phase, job.holding, job.deleting, job.spec, job.scale, len(job.replicas), ended, job.replica_restarts)
 
 
 def _decision_to_events(decision: Decision, at: Timestamp) -> Iterable[Event]:

@@ -76,14 +76,14 @@ class Attempt:
         return Plan(plan.units, plan.layout, moves=True)
 
     def _useful(self, units: Sequence[Unit]) -> list[Unit]:
-        """Units on nodes that the gang may use."""
+        """Units on nodes that the gang may use; what is left of a gang whose nodes are gone helps nobody."""
         where = np.zeros(len(self._draft.table), dtype=np.bool_)
         for role in self._demand.roles:
             where |= self._placer.needs.of(role.shape).allowed
         if self._allowed is not None:
             where &= for_any(self._allowed)
         if where.all():
-            return list(units)
+            return [unit for unit in units if any(role.rows for role in unit.roles)]
         flags: list[bool] = where.tolist()
         return [unit for unit in units if any(flags[row] for role in unit.roles for row in role.rows)]
 
