@@ -304,7 +304,111 @@ RECLAIM = [
     ),
 ]
 
+LIMITED = [queue("p", limit={"gpus": 8}), queue("a", parent="p"), queue("b", parent="p"), queue("c")]
+A100_LIMITED = [queue("default", limit={"extended": {"gpu_millis.a100": 2000}})]
 
-@pytest.mark.parametrize("scenario", [*PREEMPTION, *RECLAIM], ids=lambda scenario: scenario.id)
+CEILINGS = [
+    Scenario(
+        "at a limit, surplus makes way for a gang of its own importance",
+        nodes(2),
+        [running(job("x", role(8, minimum=1)), {"n0": 8}), job("j")],
+        [queue("default", limit={"gpus": 8})],
+        waits={"j": MAKING_ROOM},
+        shrinks={"x": ["worker-7"]},
+    ),
+    Scenario(
+        "at a limit, surplus of a less important gang goes before the gang itself",
+        nodes(2),
+        [running(job("x", role(8, minimum=4), priority=10), {"n0": 8}), job("j", role(4))],
+        [queue("default", limit={"gpus": 8})],
+        waits={"j": MAKING_ROOM},
+        shrinks={"x": ["worker-4", "worker-5", "worker-6", "worker-7"]},
+    ),
+    Scenario(
+        "at a limit, a gang whose surplus is not enough stops whole",
+        nodes(2),
+        [running(job("x", role(8, minimum=4), priority=10), {"n0": 8}), job("j", role(5))],
+        [queue("default", limit={"gpus": 8})],
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "at a limit, nothing is stopped that has none of what is short",
+        nodes(2),
+        [
+            running(job("cpu", role(gpus=0), priority=1), {"n0": 1}),
+            running(job("x", role(8), priority=10), {"n0": 8}),
+            job("j"),
+        ],
+        [queue("default", limit={"gpus": 8})],
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "below a limit that siblings share, each takes back what it deserves",
+        nodes(4),
+        [*fill("x", 8, "n0", queue="a"), job("j", role(4), queue="b")],
+        LIMITED,
+        waits={"j": MAKING_ROOM},
+        evicts={"x0": "j", "x1": "j", "x2": "j", "x3": "j"},
+    ),
+    Scenario(
+        "but not more, and others outside that limit have nothing to do with it",
+        nodes(4),
+        [*fill("x", 8, "n0", queue="a"), *fill("y", 8, "n1", queue="c"), job("j", role(5), queue="b")],
+        LIMITED,
+        waits={"j": LIMIT},
+    ),
+    Scenario(
+        "the limit is kept for whom others are stopped for",
+        nodes(4),
+        [
+            running(job("x", role(4), priority=10), {"n0": 4}),
+            job("j", role(8), priority=90),
+            job("small", role(2), priority=10),
+        ],
+        [queue("default", limit={"gpus": 8})],
+        waits={"j": MAKING_ROOM, "small": LIMIT},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "the place is kept while those who were stopped for it are on their way out",
+        nodes(1),
+        [
+            running(job("x", role(4), queue="a", priority=10), {"n0": 4}, phase=Phase.HALTING),
+            job("j", role(8), queue="a", priority=90),
+            job("other", role(4), queue="b"),
+        ],
+        [queue("a", limit={"gpus": 8}, guarantee={"gpus": 8}), queue("b")],
+        waits={"j": MAKING_ROOM, "other": Constraint.RESERVATION},
+    ),
+    Scenario(
+        "at the limit of a GPU type, a less important gang makes way",
+        nodes(2),
+        [running(job("x", role(2), priority=10), {"n0": 2}), job("j", role(2))],
+        A100_LIMITED,
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "surplus passes no limit of a GPU type",
+        nodes(2),
+        [job("j", role(4, minimum=1))],
+        A100_LIMITED,
+        starts={"j": {"n0": 2}},
+    ),
+    Scenario(
+        "whom a gang wants beside it is not stopped for it",
+        nodes(1, gpus=2),
+        [
+            running(job("base", role(2), labels={"app": "base"}, priority=10), {"n0": 2}),
+            job("j", near={"app": "base"}, priority=90),
+        ],
+        waits={"j": RESOURCES},
+    ),
+]
+
+
+@pytest.mark.parametrize("scenario", [*PREEMPTION, *RECLAIM, *CEILINGS], ids=lambda scenario: scenario.id)
 def test_eviction(scenario: Scenario) -> None:
     scenario.check()

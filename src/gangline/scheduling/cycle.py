@@ -138,12 +138,23 @@ class _Cycle:
             return why
         found = self.floor.place(turn.gang, allowed)
         if isinstance(found, Shortfall):
+            if typed is not None and self._reopened(turn, amounts, typed, suits):
+                return Explanation(constraint=Constraint.MAKING_ROOM, queue=turn.leaf.queue.name)
             if typed is not None and self.floor.would_fit(turn.gang, suits):
                 why = self._answers[self._class(turn)] = self._over_type(turn, int(amounts[GPU]))
                 return why
             return self._wait(turn, found, suits, typed)
         self._start(turn, found)
         return None
+
+    def _reopened(self, turn: Turn, amounts: Ints, typed: Bools, suits: Bools | None) -> bool:
+        """Whether others of its queue make way for it on GPUs of a type that the queue may have no more of."""
+        for number in {number: None for _, number, _ in self.tree.closed_types(turn.leaf, int(amounts[GPU]))}:
+            of_type = amounts.copy()
+            of_type[self.measure.typed.start + number] = amounts[GPU]
+            if self.room.in_queue(turn, of_type, both(typed | (self.measure.gpu_types == number), suits)):
+                return True
+        return False
 
     def _start(self, turn: Turn, layout: Layout) -> None:
         if self.tree.typed:

@@ -55,6 +55,13 @@ class Neighbours:
         open_to_all = np.ones(len(self._table), dtype=np.bool_)
         return np.stack([open_to_all if mask is None else mask for mask in masks])
 
+    def wanted(self, gang: Waiting) -> set[JobId]:
+        """Jobs of which the gang must have one beside it."""
+        if not self._used:
+            return set()
+        wishes = (company for role in gang.demand.roles for company in role.company if company.bond is Bond.ATTRACTS)
+        return {place.job_id for company in wishes for place in self._crowd.meant_by(company)}
+
     def refusals(self, gang: Waiting, role: RoleDemand, gone: Collection[JobId] = ()) -> tuple[Refusal, ...]:
         """Which wishes keep the replicas of a role from which nodes."""
         if not self._used:

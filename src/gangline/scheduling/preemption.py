@@ -37,6 +37,12 @@ class Plan:
         """Gangs that stop as a whole."""
         return tuple(unit.gang for unit in self.units if unit.whole)
 
+    @property
+    def shed(self) -> tuple[Unit, ...]:
+        """Surplus of gangs that go on."""
+        stopped = {held.job.id for held in self.stopped}
+        return tuple(unit for unit in self.units if unit.gang.job.id not in stopped)
+
 
 class Attempt:
     """One beneficiary in one draft, which is always left as it was found."""

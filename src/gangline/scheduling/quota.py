@@ -59,6 +59,11 @@ class Branch:
             parent.children.append(self)
             self.path = (self, *parent.path)
 
+    @property
+    def promised(self) -> Ints:
+        """What is kept for gangs for which others are being stopped, beyond what those will give back."""
+        return np.asarray(np.maximum(self.coming - self.leaving, 0))
+
 
 class QueueTree:
     """All queues under one root that owns the cluster."""
@@ -157,18 +162,21 @@ class QueueTree:
         return bool(((branch.used < branch.guarantee) & (branch.asked > 0)).any())
 
     def over_ceiling(
-        self, leaf: Branch, amounts: Ints, relief: Ints | None = None
+        self, leaf: Branch, amounts: Ints, given: Mapping[int, Ints] | None = None
     ) -> tuple[Branch, dict[str, int]] | None:
         """The lowest queue on the path that would pass its ceiling, and by how much of what.
 
-        ``relief`` is what the same queue would give up in exchange.
+        With ``given`` it is about the time when all who leave are gone, and so is what queues (by the identity of the
+        branch) would give up besides.
         """
         if not self.limited:
             return None
         for branch in leaf.path:
-            over = branch.used + amounts - branch.ceiling
-            if relief is not None:
-                over = over - relief
+            if given is None:
+                over = branch.used + branch.promised + amounts - branch.ceiling
+            else:
+                later = branch.used - branch.leaving + branch.coming - given.get(id(branch), 0)
+                over = later + amounts - branch.ceiling
             wrong = (over > 0) & (amounts > 0)
             if wrong.any():
                 return branch, {self.measure.names[i]: int(over[i]) for i in np.flatnonzero(wrong)}
@@ -178,7 +186,10 @@ class QueueTree:
         """How many more replicas of this size the ceilings allow."""
         amounts = self.measure.of_count(row, 1)
         asked = amounts > 0
-        rooms = [((branch.ceiling - branch.used)[asked] // amounts[asked]).min(initial=MANY) for branch in leaf.path]
+        rooms = [
+            ((branch.ceiling - branch.used - branch.promised)[asked] // amounts[asked]).min(initial=MANY)
+            for branch in leaf.path
+        ]
         return int(max(min(rooms), 0))
 
     def open_types(self, leaf: Branch, gpu_millis: int) -> Bools | None:

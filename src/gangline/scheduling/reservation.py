@@ -22,6 +22,7 @@ from gangline.scheduling.policies import Policies
 from gangline.scheduling.shapes import Demand, RoleDemand
 from gangline.scheduling.snapshot import Snapshot
 from gangline.scheduling.table import Bools
+from gangline.scheduling.victims import Unit
 
 
 class Floor:
@@ -69,24 +70,27 @@ class Floor:
             return allowed
         return ~self._closed if allowed is None else allowed & ~self._closed
 
-    def room(self, leaving: Sequence[Held]) -> Draft:
-        """What would be free for someone behind the first in line once these gangs are gone."""
+    def room(self, leaving: Sequence[Held], shed: Sequence[Unit] = ()) -> Draft:
+        """What would be free for someone behind the first in line once these gangs, and this surplus, are gone."""
         draft = self.now.draft.copy()
         self._release(draft, leaving)
+        self._shed(draft, shed)
         if self._later is not None:
             later = self._later.copy()
             self._release(later, [gang for gang in leaving if gang.job.id not in self._gone])
+            self._shed(later, [unit for unit in shed if unit.gang.job.id not in self._gone])
             draft.narrow(later)
         return draft
 
-    def promise(self, gang: Waiting, layout: Layout, leaving: Sequence[Held]) -> None:
-        """Keep the place that a gang will have once these are gone, from now until it is there."""
+    def promise(self, gang: Waiting, layout: Layout, leaving: Sequence[Held], shed: Sequence[Unit] = ()) -> None:
+        """Keep the place that a gang will have once all these are gone, from now until it is there."""
         later = self._later
         if later is None:
             later = self._open(gang, self.now.draft.copy(), self.snapshot.now)
         fresh = [held for held in leaving if held.job.id not in self._gone]
         self._release(later, fresh)
         self._gone |= {held.job.id for held in fresh}
+        self._shed(later, [unit for unit in shed if unit.gang.job.id not in self._gone])
         book(later, layout)
         self._refresh()
 
@@ -151,6 +155,9 @@ class Floor:
 
     def _release(self, draft: Draft, gone: Sequence[Held]) -> None:
         self.snapshot.holdings.release(draft, [role for held in gone for role in held.roles])
+
+    def _shed(self, draft: Draft, units: Sequence[Unit]) -> None:
+        self.snapshot.holdings.release(draft, [role for unit in units for role in unit.roles])
 
     def _open(self, gang: Waiting, later: Draft, at: Timestamp) -> Draft:
         self.first, self.at, self._later = gang.job.id, at, later

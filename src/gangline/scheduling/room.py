@@ -1,5 +1,7 @@
 """Making room within a cycle: keeps a place for a gang that does not fit yet, and says who stops for it."""
 
+from collections.abc import Sequence
+
 from gangline.model import Job, JobId, ReplicaId, Timestamp
 from gangline.scheduling.decision import Eviction, Shrink
 from gangline.scheduling.holdings import Held
@@ -7,7 +9,7 @@ from gangline.scheduling.line import Turn
 from gangline.scheduling.memory import Nomination
 from gangline.scheduling.placement import Placer
 from gangline.scheduling.preemption import Attempt, Plan
-from gangline.scheduling.quota import QueueTree
+from gangline.scheduling.quota import Branch, QueueTree
 from gangline.scheduling.reservation import Floor
 from gangline.scheduling.table import Bools, Ints
 from gangline.scheduling.victims import Pool, Unit
@@ -58,44 +60,43 @@ class Room:
 
         It may use ``allowed`` nodes; ``forced`` units are given up in any case.
         """
-        leaving = [*self._leaving, *(unit.gang for unit in forced)]
-        placer = Placer(self._floor.room(leaving), self._floor.needs, self._policies)
+        given = Plan(forced, ())
+        leaving = [*self._leaving, *given.stopped]
+        placer = Placer(self._floor.room(leaving, given.shed), self._floor.needs, self._policies)
         attempt = Attempt(turn.gang.demand, self._floor.still_open(allowed), self._snapshot.holdings, placer)
-        layout = attempt.fit() if leaving else None
+        layout = attempt.fit() if leaving or forced else None
         if layout is not None:
             self._carry_out(turn, Plan(forced, layout))
             return True
-        plan = attempt.stopping([unit for unit in self._units(turn) if unit not in forced])
+        stopped, known = {held.job.id for held in given.stopped}, set(map(id, forced))
+        others = [unit for unit in self._units(turn) if id(unit) not in known and unit.gang.job.id not in stopped]
+        plan = attempt.stopping(others)
         if plan is None and self._policies.defragmentation and self._floor.first is None and attempt.enough_in_total():
-            plan = attempt.moving(self._all().movable(turn, self.busy()))
+            plan = attempt.moving(self._all().movable(turn, self._spared(turn)))
         if plan is None:
             return False
         self._carry_out(turn, Plan((*forced, *plan.units), plan.layout, plan.moves))
         return True
 
     def in_queue(self, turn: Turn, amounts: Ints, allowed: Bools | None) -> bool:
-        """The queue is at its ceiling: let less important gangs of the same queue make way. False when that fails."""
-        relief = turn.leaf.leaving.copy()
-        if self._tree.over_ceiling(turn.leaf, amounts, relief=relief) is None:
-            return True
-        forced: list[Unit] = []
+        """A queue above the gang is at its ceiling: let others below that one make way. False when that fails."""
+        relief = _Relief(self._tree, turn, amounts)
         for unit in self._units(turn):
-            if unit.whole and unit.gang.job.spec.queue == turn.leaf.queue.name:
-                forced.append(unit)
-                relief += unit.amounts
-                if self._tree.over_ceiling(turn.leaf, amounts, relief=relief) is None:
-                    return self.on_nodes(turn, allowed, tuple(forced))
-        return False
+            if not relief.lacking:
+                break
+            relief.add(unit)
+        return not relief.lacking and self.on_nodes(turn, allowed, relief.needed())
 
     def _carry_out(self, turn: Turn, plan: Plan) -> None:
         job = turn.gang.job
         self._leaving += plan.stopped
-        self._floor.promise(turn.gang, plan.layout, self._leaving)
+        self._floor.promise(turn.gang, plan.layout, self._leaving, plan.shed)
         self._tree.promise(turn.leaf, self._tree.measure.of_amounts(turn.gang.demand.total()))
         self._nominate(job)
-        for unit in plan.units:
+        for unit in plan.shed:
             self._tree.leave(self._tree.branches[unit.gang.job.spec.queue], unit.amounts)
         for held in plan.stopped:
+            self._tree.leave(self._tree.branches[held.job.spec.queue], held.amounts)
             reason = f"{'moved' if plan.moves else 'stopped'} to make room for '{job.name}'"
             self.evictions.append(Eviction(job_id=held.job.id, beneficiary=job.id, reason=reason))
             if plan.moves:
@@ -115,17 +116,55 @@ class Room:
         return self._pool
 
     def _units(self, turn: Turn) -> list[Unit]:
-        return self._all().for_turn(turn, self.busy())
+        return self._all().for_turn(turn, self._spared(turn))
+
+    def _spared(self, turn: Turn) -> set[JobId]:
+        """Who is not asked: whoever gives something up already, and whom the gang wants beside it."""
+        return self.busy() | self._floor.neighbours.wanted(turn.gang)
+
+
+class _Relief:
+    """What is given up so that a gang passes no ceiling on its path, and whether that is enough."""
+
+    def __init__(self, tree: QueueTree, turn: Turn, amounts: Ints) -> None:
+        self._tree = tree
+        self._turn = turn
+        self._amounts = amounts
+        self._units: list[Unit] = []
+        self.lacking = self._over(())
+
+    def add(self, unit: Unit) -> None:
+        """Give up a unit if it counts against the ceiling that is in the way."""
+        if self.lacking is not None and self.lacking in self._path(unit):
+            self._units.append(unit)
+            self.lacking = self._over(self._units)
+
+    def needed(self) -> tuple[Unit, ...]:
+        """What must be given up after all: without the dearest units that turned out not to matter."""
+        for unit in sorted(self._units, key=lambda each: -each.weight):
+            others = [each for each in self._units if each is not unit]
+            if self._over(others) is None:
+                self._units = others
+        return tuple(self._units)
+
+    def _over(self, units: Sequence[Unit]) -> Branch | None:
+        given: dict[int, Ints] = {}
+        for unit in units:
+            for branch in self._path(unit):
+                given[id(branch)] = given.get(id(branch), 0) + unit.amounts
+        found = self._tree.over_ceiling(self._turn.leaf, self._amounts, given)
+        return None if found is None else found[0]
+
+    def _path(self, unit: Unit) -> tuple[Branch, ...]:
+        return self._tree.branches[unit.gang.job.spec.queue].path
 
 
 def _shrinks(plan: Plan, beneficiary: Job) -> list[Shrink]:
     """Surplus that a plan takes from gangs that go on running, one order per gang."""
-    stopped = {held.job.id for held in plan.stopped}
     removed: dict[JobId, list[ReplicaId]] = {}
-    for unit in plan.units:
-        if not unit.whole and unit.gang.job.id not in stopped:
-            replicas = [ReplicaId(role.role, index) for role in unit.roles for index in role.indexes]
-            removed.setdefault(unit.gang.job.id, []).extend(replicas)
+    for unit in plan.shed:
+        replicas = [ReplicaId(role.role, index) for role in unit.roles for index in role.indexes]
+        removed.setdefault(unit.gang.job.id, []).extend(replicas)
     reason = f"surplus given up for '{beneficiary.name}'"
     return [
         Shrink(job_id=job_id, removed=tuple(sorted(replicas)), beneficiary=beneficiary.id, reason=reason)

@@ -105,16 +105,27 @@ class Surplus:
         beside = np.zeros(len(self._snapshot.table), dtype=np.bool_)
         beside[[row for rows in seated.values() for row in rows]] = True
         for allowed in (beside if inside is None else beside & inside, inside):
-            need = self._floor.needs.of(role.shape)
-            count = min(count, self._tree.headroom(turn.leaf, need.row))
-            mask = both(allowed, self._tree.open_types(turn.leaf, int(need.row[GPU])))
-            seats = self._floor.extend(role, count, turn.gang.demand, mask, seated) if count > 0 else None
-            if seats is not None:
-                self._tree.book_seats(turn.leaf, need.row, list(seats.each()))
+            # Where GPUs are counted by type, every replica may be the last that its type is open to.
+            for _ in range(count if self._tree.typed else min(count, 1)):
+                seats = self._extend_once(turn, role, 1 if self._tree.typed else count, allowed, seated)
+                if seats is None:
+                    break
                 count -= int(seats.counts.sum())
-                seated[role.role] += seats.each()
-                self._floor.neighbours.settle(turn.gang, (seats,))
                 yield seats
+
+    def _extend_once(
+        self, turn: Turn, role: RoleDemand, count: int, allowed: Bools | None, seated: dict[RoleName, list[int]]
+    ) -> Seats | None:
+        """Seats for up to ``count`` more on some nodes, as far as the queues above allow."""
+        row = self._floor.needs.of(role.shape).row
+        count = min(count, self._tree.headroom(turn.leaf, row))
+        mask = both(allowed, self._tree.open_types(turn.leaf, int(row[GPU])))
+        seats = self._floor.extend(role, count, turn.gang.demand, mask, seated) if count > 0 else None
+        if seats is not None:
+            self._tree.book_seats(turn.leaf, row, list(seats.each()))
+            seated[role.role] += seats.each()
+            self._floor.neighbours.settle(turn.gang, (seats,))
+        return seats
 
     def _suited(self, turn: Turn, role: RoleDemand) -> Bools | None:
         """Nodes whose replicas suit the gang's."""

@@ -1,6 +1,6 @@
 """Who could make room for a gang, in the order in which it would hurt least. Says nothing about whether it helps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +20,8 @@ class Unit:
 
     ``roles`` of a whole gang lists its minimum only, because its surplus is listed in units of their own.
     ``weight`` orders units: surplus before gangs, the least important gangs first, then the cheapest.
-    ``amounts`` is what its queue would be relieved of. Nobody changes one; it is not frozen only because a cycle may
-    make tens of thousands, and freezing doubles their cost.
+    ``amounts`` is what its queue would be relieved of, again without the surplus. Nobody changes one; it is not frozen
+    only because a cycle may make tens of thousands, and freezing doubles their cost.
     """
 
     gang: Held
@@ -105,17 +105,19 @@ class Pool:
     def _divide(self, held: Held, level: int) -> list[Unit]:
         """A gang as units: each surplus replica, then the rest of it unless it has only just started."""
         units: list[Unit] = []
+        least = held.amounts
         if held.resizable:
             for role in surplus(held):
                 amounts = self._tree.measure.of_rows(self._snapshot.holdings.need(role.shape).row, role.rows)
                 units.append(Unit(held, (role,), False, SURPLUS_WEIGHT * (1 + level), amounts))
+                least = least - amounts
         now = self._snapshot.now
         safe_at = held.launched_at + self._policies.minimum_run_seconds
         if safe_at > now:
             self.wakes.append(Timestamp(safe_at))
             return units
         weight = 1.0 + self._policies.victim_cost.cost(held, now) + level * RANK_WEIGHT
-        units.append(Unit(held, minimum(held) if held.resizable else held.roles, True, weight, held.amounts))
+        units.append(Unit(held, minimum(held) if held.resizable else held.roles, True, weight, least))
         return units
 
     def _reclaimable(self, turn: Turn, others: list[tuple[Branch, Unit]]) -> list[Unit]:
@@ -123,35 +125,37 @@ class Pool:
 
         The gang's own queue must stay within what it deserves, or the two would reclaim from each other in turn.
         """
-        contended = self._contended()
-        sated = self._sated(turn, contended)
+        amounts = self._tree.measure.of_amounts(turn.gang.demand.total())
+        rivalries: dict[int, tuple[Bools, bool]] = {}
         left: dict[int, Ints] = {}
         granted = []
         for leaf, unit in sorted(others, key=lambda pair: _order(pair[1])):
-            if any(id(branch) in sated for branch in _until_shared(turn.leaf, leaf)):
-                continue
             path = list(_until_shared(leaf, turn.leaf))
-            if all(_spare(branch, unit.amounts, contended, left) for branch in path):
+            shared = path[-1].parent or self._tree.root
+            if id(shared) not in rivalries:
+                contended = _contended(shared)
+                rivalries[id(shared)] = contended, _sated(_until_shared(turn.leaf, leaf), amounts, contended)
+            contended, sated = rivalries[id(shared)]
+            if not sated and all(_spare(branch, unit.amounts, contended, left) for branch in path):
                 for branch in path:
                     left[id(branch)] = left.get(id(branch), branch.used - branch.leaving) - unit.amounts
                 granted.append(unit)
         return granted
 
-    def _sated(self, turn: Turn, contended: Bools) -> set[int]:
-        """Queues on the gang's path that would have more than they deserve once it ran."""
-        amounts = self._tree.measure.of_amounts(turn.gang.demand.total())
-        counts = contended & (amounts > 0)
-        return {
-            id(branch)
-            for branch in turn.leaf.path
-            if (branch.used + branch.coming + amounts > np.maximum(branch.deserved, branch.guarantee))[counts].any()
-        }
 
-    def _contended(self) -> Bools:
-        """Resources of which more is asked for than there is; only those are worth taking from anybody."""
-        tops = self._tree.root.children
-        wanted = sum((branch.used + branch.asked for branch in tops), np.zeros_like(self._tree.root.used))
-        return np.asarray(wanted > self._tree.measure.total)
+def _contended(shared: Branch) -> Bools:
+    """Resources of which more is asked for below a queue than it deserves; only those are worth taking from anybody."""
+    wanted = sum((branch.used + branch.asked for branch in shared.children), np.zeros_like(shared.used))
+    return np.asarray(wanted > shared.deserved)
+
+
+def _sated(path: Iterable[Branch], amounts: Ints, contended: Bools) -> bool:
+    """Whether one of these queues would have more than it deserves once it got that much."""
+    counts = contended & (amounts > 0)
+    return any(
+        (branch.used + branch.coming + amounts > np.maximum(branch.deserved, branch.guarantee))[counts].any()
+        for branch in path
+    )
 
 
 def surplus(gang: Held) -> Iterator[HeldRole]:
