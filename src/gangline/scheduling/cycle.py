@@ -133,14 +133,14 @@ class _Cycle:
         allowed = both(typed, suits)
         if over is not None:
             if self.room.in_queue(turn, amounts, allowed):
-                return Explanation(constraint=Constraint.MAKING_ROOM, queue=turn.leaf.queue.name)
+                return self._making_room(turn, Explanation(constraint=Constraint.MAKING_ROOM))
             why = self._answers[self._class(turn)] = self._over(*over)
             return why
         found = self.floor.place(turn.gang, allowed)
         if isinstance(found, Shortfall):
             if typed is not None and self._reopened(turn, amounts, typed, suits):
-                return Explanation(constraint=Constraint.MAKING_ROOM, queue=turn.leaf.queue.name)
-            if typed is not None and self.floor.would_fit(turn.gang, suits):
+                return self._making_room(turn, Explanation(constraint=Constraint.MAKING_ROOM))
+            if typed is not None and self.floor.would_fit(turn.gang.demand, suits):
                 why = self._answers[self._class(turn)] = self._over_type(turn, int(amounts[GPU]))
                 return why
             return self._wait(turn, found, suits, typed)
@@ -169,11 +169,10 @@ class _Cycle:
 
     def _wait(self, turn: Turn, short: Shortfall, suits: Bools | None, typed: Bools | None) -> Explanation:
         """The gang does not fit now: others are stopped for it, or it is first in line, or it must wait."""
-        why = self.reasons.short(turn.gang, short, behind=self.floor.first)
+        why = self.reasons.short(turn.gang, short, both(suits, typed), behind=self.floor.first)
         if why.constraint not in HOPELESS:
             if self.room.on_nodes(turn, both(suits, typed)):
-                givers = self.room.givers(turn.gang.job.id)[:HOLDERS_SHOWN]
-                return replace(why, constraint=Constraint.MAKING_ROOM, holders=givers, predicted_start=self.floor.at)
+                return self._making_room(turn, why)
             why = replace(why, holders=self.reasons.holders(short))
             if self.floor.first is None and self.policies.reservation:
                 at = self.floor.reserve(turn.gang, typed)
@@ -181,6 +180,10 @@ class _Cycle:
                     return replace(why, predicted_start=at)
         self._answers[self._class(turn)] = why
         return why
+
+    def _making_room(self, turn: Turn, why: Explanation) -> Explanation:
+        givers = self.room.givers(turn.gang.job.id)[:HOLDERS_SHOWN]
+        return replace(why, constraint=Constraint.MAKING_ROOM, holders=givers, predicted_start=self.floor.at)
 
     def _over(self, branch: Branch, missing: dict[str, int]) -> Explanation:
         """The queue (or one above it) is at its ceiling."""

@@ -46,9 +46,11 @@ class Shortfall:
 class Needs:
     """Shapes against one table under one set of filters: computed once, kept as long as the table."""
 
-    def __init__(self, table: NodeTable, policies: Policies) -> None:
+    def __init__(self, table: NodeTable, policies: Policies, lifted: str | None = None) -> None:
         self.table = table
         self._filters = policies.filters
+        self._lifted = lifted
+        """A rule that is left out of account, to find out what it costs."""
         self._known: dict[Shape, tuple[Need, tuple[Refusal, ...]]] = {}
 
     def serve(self, table: NodeTable, policies: Policies) -> bool:
@@ -67,7 +69,10 @@ class Needs:
         known = self._known.get(shape)
         if known is None:
             refusals = tuple(
-                refusal for each in self._filters for refusal in each.refuse(self.table, shape) if refusal.nodes.any()
+                refusal
+                for each in self._filters
+                for refusal in each.refuse(self.table, shape)
+                if refusal.rule != self._lifted and refusal.nodes.any()
             )
             allowed = np.ones(len(self.table), dtype=np.bool_)
             for refusal in refusals:

@@ -1,16 +1,18 @@
 """Turns a shortfall into an explanation: what excluded which nodes, what is missing, who holds it, what would help."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
 from gangline.model import Bond, JobId
 from gangline.scheduling.bonds import Apart
-from gangline.scheduling.draft import Draft
+from gangline.scheduling.draft import MANY, Draft
 from gangline.scheduling.explanation import Constraint, Excluded, Explanation, amount_text
 from gangline.scheduling.holdings import Waiting
 from gangline.scheduling.neighbours import whom
-from gangline.scheduling.placement import Placer, Shortfall
+from gangline.scheduling.placement import Needs, Placer, Shortfall
 from gangline.scheduling.plugins.interface import Refusal
 from gangline.scheduling.reservation import Floor
 from gangline.scheduling.shapes import Demand
@@ -20,32 +22,32 @@ HOLDERS_SHOWN = 5
 
 
 class Reasons:
-    """Explains gangs against one floor. Costs one pass over the nodes per distinct demand."""
+    """Explains gangs against one floor, each distinct demand once; costs a few passes over the nodes."""
 
     def __init__(self, floor: Floor) -> None:
         self._floor = floor
         self._table = floor.snapshot.table
-        self._empty: Placer | None = None
 
-    def short(self, gang: Waiting, short: Shortfall, *, behind: JobId | None = None) -> Explanation:
-        """Why this gang did not get a place; ``holders`` says who is in its way."""
+    def short(
+        self, gang: Waiting, short: Shortfall, allowed: Bools | None = None, *, behind: JobId | None = None
+    ) -> Explanation:
+        """Why this gang did not get a place on the nodes that its neighbours and its queue allow it."""
         demand = gang.demand
-        need = self._floor.needs.of(short.role.shape)
         unsuited = self._unsuited(gang, short)
-        constraint = self._constraint(demand, short, need.allowed, unsuited)
-        if constraint is Constraint.RESERVATION and behind is None:
-            constraint = Constraint.RESOURCES
+        alone = self._alone(demand)
+        constraint = self._constraint(demand, short, alone, allowed, unsuited)
+        told = alone if alone is not None and constraint is Constraint.TOO_LARGE else short
         return Explanation(
             constraint=constraint,
             nodes=len(self._table),
             excluded=tuple(self._excluded(short, unsuited)),
-            role=short.role.role,
-            wanted=short.role.least,
-            possible=short.possible,
-            missing=self._missing(demand, need.allowed),
+            role=told.role.role,
+            wanted=told.role.least,
+            possible=told.possible,
+            missing=self._missing(demand),
             level=short.level or demand.within,
             behind=behind if constraint is Constraint.RESERVATION else None,
-            helps=tuple(self._helps(demand, short)),
+            helps=tuple(self._helps(demand, short, allowed)),
         )
 
     def _unsuited(self, gang: Waiting, short: Shortfall) -> tuple[Refusal, ...]:
@@ -54,34 +56,41 @@ class Reasons:
         found = (self._floor.neighbours.refusals(gang, role) for role in roles)
         return next((refusals for refusals in found if refusals), ())
 
-    def ever_fits(self, demand: Demand) -> bool:
-        """Whether the gang would fit if nothing else ran."""
-        if self._empty is None:
-            self._empty = Placer(Draft.empty(self._table), self._floor.needs, self._floor.policies)
+    def _alone(self, demand: Demand) -> Shortfall | None:
+        """What the gang would be short of if nothing else ran."""
         mark = self._empty.draft.mark()
-        fits = not isinstance(self._empty.place(demand), Shortfall)
+        found = self._empty.place(demand)
         self._empty.draft.undo(mark)
-        return fits
+        return found if isinstance(found, Shortfall) else None
+
+    @cached_property
+    def _empty(self) -> Placer:
+        return Placer(Draft.empty(self._table), self._floor.needs, self._floor.policies)
 
     def _constraint(
-        self, demand: Demand, short: Shortfall, allowed: Bools, unsuited: tuple[Refusal, ...]
+        self,
+        demand: Demand,
+        short: Shortfall,
+        alone: Shortfall | None,
+        allowed: Bools | None,
+        unsuited: tuple[Refusal, ...],
     ) -> Constraint:
-        if not allowed.any():
+        if not self._floor.needs.of(short.role.shape).allowed.any():
             return Constraint.NODES
-        if not self.ever_fits(demand):
+        if alone is not None:
             return Constraint.TOO_LARGE
+        if self._floor.first is not None and self._fits_now(demand, allowed):
+            return Constraint.RESERVATION
         if unsuited and self._fits_now(demand):
             return Constraint.NEIGHBOURS
-        if self._floor.first is not None and self._fits_now(demand):
-            return Constraint.RESERVATION
         if short.level is not None:
             return Constraint.TOPOLOGY
         return Constraint.RESOURCES
 
-    def _fits_now(self, demand: Demand) -> bool:
+    def _fits_now(self, demand: Demand, allowed: Bools | None = None) -> bool:
         now = self._floor.now
         mark = now.draft.mark()
-        fits = not isinstance(now.place(demand), Shortfall)
+        fits = not isinstance(now.place(demand, allowed), Shortfall)
         now.draft.undo(mark)
         return fits
 
@@ -109,8 +118,9 @@ class Reasons:
             if few:
                 yield Excluded(f"no GPU with {need.part / 1000:g} of it free", few)
 
-    def _missing(self, demand: Demand, allowed: Bools) -> dict[str, int]:
+    def _missing(self, demand: Demand) -> dict[str, int]:
         """What the nodes it may use are short of in total."""
+        allowed = np.logical_or.reduce([self._floor.needs.of(role.shape).allowed for role in demand.roles])
         free = np.maximum(self._floor.now.draft.free[allowed], 0).sum(axis=0)
         missing: dict[str, int] = {}
         for name, amount in demand.total().items():
@@ -130,19 +140,14 @@ class Reasons:
                 found.append(gang.job.id)
         return tuple(found)
 
-    def _helps(self, demand: Demand, short: Shortfall) -> Iterator[str]:
+    def _helps(self, demand: Demand, short: Shortfall, allowed: Bools | None) -> Iterator[str]:
+        """What would let it start; each of these has been tried out."""
         role = short.role
-        need = self._floor.needs.of(role.shape)
-        if demand.within is None and short.possible and len(demand.roles) == 1:
+        if self._fewer_would_do(demand, short, allowed):
             yield f"With {short.possible} instead of {role.least} '{role.role}' replicas it would start now."
-        draft = self._floor.now.draft
         for refusal in self._floor.needs.refusals(role.shape):
-            others = [each.nodes for each in self._floor.needs.refusals(role.shape) if each is not refusal]
-            reopened = refusal.nodes & ~np.logical_or.reduce(others) if others else refusal.nodes
-            room = int(_fits_on(draft.free[reopened], need.row).sum())
-            if room and short.possible + room >= role.least and demand.within is None:
+            if demand.within is None and self._is_in_the_way(refusal, demand, short, allowed):
                 yield f"It would start now if this did not exclude nodes: {refusal.rule}."
-        best = int(_fits_on(self._table.capacity[need.allowed], need.row).max(initial=0))
         aparts = [apart for apart in demand.apart if role.role in apart.roles]
         for apart in aparts:
             yield f"{_pair_text(apart)} may share a {apart.level}, and {short.possible} have room."
@@ -152,9 +157,46 @@ class Reasons:
                 yield f"It must share a {group.level} with {' and with '.join(dict.fromkeys(wanted))}."
         for even in role.even:
             yield f"No {even.level} may have over {even.skew} more '{role.role}' replicas than another."
-        if best and not aparts and not role.even and demand.within is None:
-            nodes = -(-(role.least - short.possible) // best)
+        nodes = self._more_nodes(demand, short) if allowed is None else None
+        if nodes:
             yield f"{nodes} more empty node{'s' if nodes > 1 else ''} of the largest suitable kind would do."
+
+    def _fewer_would_do(self, demand: Demand, short: Shortfall, allowed: Bools | None) -> bool:
+        if demand.within is not None or not short.possible or len(demand.roles) > 1:
+            return False
+        fewer = replace(demand, roles=(replace(short.role, least=short.possible),))
+        return self._floor.would_fit(fewer, allowed)
+
+    def _is_in_the_way(self, refusal: Refusal, demand: Demand, short: Shortfall, allowed: Bools | None) -> bool:
+        """Whether the gang would start if one rule did not keep it from nodes."""
+        role, needs = short.role, self._floor.needs
+        others = [each.nodes for each in needs.refusals(role.shape) if each is not refusal]
+        reopened = refusal.nodes & ~np.logical_or.reduce(others) if others else refusal.nodes
+        room = int(_fits_on(self._floor.now.draft.free[reopened], needs.of(role.shape).row).sum())
+        if not room or short.possible + room < role.least:
+            return False  # found out without a look at the rest of the gang
+        return self._floor.would_fit(demand, allowed, Needs(self._table, self._floor.policies, lifted=refusal.rule))
+
+    def _more_nodes(self, demand: Demand, short: Shortfall) -> int | None:
+        """How many more nodes like the one with most room for the role would do: the rest of each role goes there.
+
+        None where new nodes might not count: that depends on the domain they are in, and on who runs there.
+        """
+        if demand.within is not None or demand.apart or demand.together or demand.choosy or self._floor.guarded:
+            return None
+        if any(role.even for role in demand.roles):
+            return None
+        placer, needs = self._floor.open, self._floor.needs
+        largest = int(self._empty.draft.counts(needs.of(short.role.shape)).argmax()) if len(self._table) else 0
+        mark, nodes = placer.draft.mark(), 0
+        for role in demand.roles:
+            seats = placer.extend(role, role.least, demand)
+            missing = role.least - (0 if seats is None else int(seats.counts.sum()))
+            if missing:
+                each = self._empty.draft.counts(needs.of(role.shape))[largest : largest + 1].sum()
+                nodes += -(-missing // int(each)) if each else MANY
+        placer.draft.undo(mark)
+        return nodes if nodes < MANY else None
 
 
 def _pair_text(apart: Apart) -> str:

@@ -59,7 +59,7 @@ class Floor:
         self, role: RoleDemand, count: int, demand: Demand, allowed: Bools | None, seated: Seated
     ) -> Seats | None:
         """Give a gang up to ``count`` more replicas of a role out of what nobody waits for."""
-        seats = (self._both or self.now).extend(role, count, demand, self.still_open(allowed), seated)
+        seats = self.open.extend(role, count, demand, self.still_open(allowed), seated)
         if seats is not None and self._both is not None:
             return self._settle((seats,), in_time=False)[0]
         return seats
@@ -69,6 +69,11 @@ class Floor:
         if self._closed is None:
             return allowed
         return ~self._closed if allowed is None else allowed & ~self._closed
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the first in line has closed every node that it could use."""
+        return self._closed is not None
 
     def room(self, leaving: Sequence[Held], shed: Sequence[Unit] = ()) -> Draft:
         """What would be free for someone behind the first in line once these gangs, and this surplus, are gone."""
@@ -94,11 +99,16 @@ class Floor:
         book(later, layout)
         self._refresh()
 
-    def would_fit(self, gang: Waiting, allowed: Bools | None) -> bool:
-        """Whether a gang would get a place if it might use these nodes."""
-        placer = self._both or self.now
+    @property
+    def open(self) -> Placer:
+        """Where a gang is placed that has promised nothing: beside the place of the first in line."""
+        return self._both or self.now
+
+    def would_fit(self, demand: Demand, allowed: Bools | None, needs: Needs | None = None) -> bool:
+        """Whether a gang would get a place if it might use these nodes (and ``needs`` held of its shapes)."""
+        placer = self.open if needs is None else Placer(self.open.draft, needs, self.policies)
         mark = placer.draft.mark()
-        found = placer.place(gang.demand, self.still_open(allowed))
+        found = placer.place(demand, self.still_open(allowed))
         placer.draft.undo(mark)
         return not isinstance(found, Shortfall)
 
