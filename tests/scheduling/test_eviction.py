@@ -302,6 +302,17 @@ RECLAIM = [
         A_B,
         waits={"j": MAKING_ROOM, "k": RESOURCES},
     ),
+    Scenario(
+        "nobody takes what the first in line counts on, nor parts of it",
+        nodes(1, gpus=2),
+        [
+            *fill("x", 2, "n0", queue="a"),
+            job("first", role(2), queue="b"),
+            job("j", role(gpus=0.3), role(name="ps", gpus=0.3), queue="c"),
+        ],
+        [queue("a"), queue("b"), queue("c")],
+        waits={"first": RESOURCES, "j": RESOURCES},
+    ),
 ]
 
 LIMITED = [queue("p", limit={"gpus": 8}), queue("a", parent="p"), queue("b", parent="p"), queue("c")]

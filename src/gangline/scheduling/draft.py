@@ -127,6 +127,15 @@ class Draft:
                 slots[number].append(slot)
         return [tuple(each) for each in slots]
 
+    def has_room(self, row: int, wanted: Sequence[tuple[Need, int]]) -> bool:
+        """Whether a node has room for that many of each need together: its sums, and parts of GPUs device by device."""
+        total = sum((need.row * count for need, count in wanted), np.zeros_like(self.free[row]))
+        short = (self.free[row] < total) & (total > 0)
+        short[GPU] = False
+        parts = [self.part(need, row) for need, count in wanted if need.part for _ in range(count)]
+        unopened = int(self.free[row, WHOLE_GPUS] - total[WHOLE_GPUS])
+        return not short.any() and arrange(self.shared[row].tolist(), unopened, parts) is not None
+
     def release(self, need: Need, rows: Sequence[int], slots: Sequence[int] = ()) -> None:
         """Give back what one replica on each of ``rows`` held; the reverse of ``take``."""
         if not rows:

@@ -52,6 +52,15 @@ def book(draft: Draft, layout: Layout) -> Layout:
     )
 
 
+def is_roomy(draft: Draft, layout: Layout) -> bool:
+    """Whether a gang that was placed in another draft could have the same nodes in this one."""
+    wanted: dict[int, list[tuple[Need, int]]] = {}
+    for seats in layout:
+        for row, count in zip(seats.rows.tolist(), seats.counts.tolist(), strict=True):
+            wanted.setdefault(row, []).append((seats.need, count))
+    return all(draft.has_room(row, each) for row, each in wanted.items())
+
+
 def placement_of(layout: Sequence[Seats], table: NodeTable) -> dict[ReplicaId, NodeName]:
     """Number the replicas of a new gang: indexes 0..n-1 of each role, node by node."""
     first = layout[0] if layout else None

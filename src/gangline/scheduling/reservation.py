@@ -15,7 +15,7 @@ from gangline.scheduling.domains import Seated, both
 from gangline.scheduling.draft import Draft
 from gangline.scheduling.forecast import ends_by, expected_end, waiting_since
 from gangline.scheduling.holdings import Held, Waiting
-from gangline.scheduling.layout import Layout, Seats, book
+from gangline.scheduling.layout import Layout, Seats, book, is_roomy
 from gangline.scheduling.neighbours import Neighbours
 from gangline.scheduling.placement import Needs, Placer, Shortfall
 from gangline.scheduling.policies import Policies
@@ -82,20 +82,25 @@ class Floor:
         self._shed(draft, shed)
         if self._later is not None:
             later = self._later.copy()
-            self._release(later, [gang for gang in leaving if gang.job.id not in self._gone])
-            self._shed(later, [unit for unit in shed if unit.gang.job.id not in self._gone])
+            self._clear(later, leaving, shed)
             draft.narrow(later)
         return draft
+
+    def can_promise(self, layout: Layout, leaving: Sequence[Held], shed: Sequence[Unit] = ()) -> bool:
+        """Whether a place is not the one of the first in line, who may count on just these to be gone."""
+        if self._later is None:
+            return True
+        later = self._later.copy()
+        self._clear(later, leaving, shed)
+        return is_roomy(later, layout)
 
     def promise(self, gang: Waiting, layout: Layout, leaving: Sequence[Held], shed: Sequence[Unit] = ()) -> None:
         """Keep the place that a gang will have once all these are gone, from now until it is there."""
         later = self._later
         if later is None:
             later = self._open(gang, self.now.draft.copy(), self.snapshot.now)
-        fresh = [held for held in leaving if held.job.id not in self._gone]
-        self._release(later, fresh)
-        self._gone |= {held.job.id for held in fresh}
-        self._shed(later, [unit for unit in shed if unit.gang.job.id not in self._gone])
+        self._clear(later, leaving, shed)
+        self._gone |= {held.job.id for held in leaving}
         book(later, layout)
         self._refresh()
 
@@ -165,6 +170,11 @@ class Floor:
 
     def _release(self, draft: Draft, gone: Sequence[Held]) -> None:
         self.snapshot.holdings.release(draft, [role for held in gone for role in held.roles])
+
+    def _clear(self, later: Draft, leaving: Sequence[Held], shed: Sequence[Unit]) -> None:
+        """Free what is given up of what is not free later anyway."""
+        self._release(later, [held for held in leaving if held.job.id not in self._gone])
+        self._shed(later, [unit for unit in shed if unit.gang.job.id not in self._gone])
 
     def _shed(self, draft: Draft, units: Sequence[Unit]) -> None:
         self.snapshot.holdings.release(draft, [role for unit in units for role in unit.roles])

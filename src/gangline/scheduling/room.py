@@ -65,18 +65,20 @@ class Room:
         placer = Placer(self._floor.room(leaving, given.shed), self._floor.needs, self._policies)
         attempt = Attempt(turn.gang.demand, self._floor.still_open(allowed), self._snapshot.holdings, placer)
         layout = attempt.fit() if leaving or forced else None
-        if layout is not None:
-            self._carry_out(turn, Plan(forced, layout))
-            return True
-        stopped, known = {held.job.id for held in given.stopped}, set(map(id, forced))
+        plan = self._plan(turn, attempt, given) if layout is None else Plan(forced, layout)
+        if plan is None or not self._floor.can_promise(plan.layout, [*self._leaving, *plan.stopped], plan.shed):
+            return False
+        self._carry_out(turn, plan)
+        return True
+
+    def _plan(self, turn: Turn, attempt: Attempt, given: Plan) -> Plan | None:
+        """What to give up besides."""
+        stopped, known = {held.job.id for held in given.stopped}, set(map(id, given.units))
         others = [unit for unit in self._units(turn) if id(unit) not in known and unit.gang.job.id not in stopped]
         plan = attempt.stopping(others)
         if plan is None and self._policies.defragmentation and self._floor.first is None and attempt.enough_in_total():
             plan = attempt.moving(self._all().movable(turn, self._spared(turn)))
-        if plan is None:
-            return False
-        self._carry_out(turn, Plan((*forced, *plan.units), plan.layout, plan.moves))
-        return True
+        return None if plan is None else Plan((*given.units, *plan.units), plan.layout, plan.moves)
 
     def in_queue(self, turn: Turn, amounts: Ints, allowed: Bools | None) -> bool:
         """A queue above the gang is at its ceiling: let others below that one make way. False when that fails."""
