@@ -11,7 +11,7 @@ from gangline.errors import StorageError
 from gangline.lifecycle import events as e
 from gangline.lifecycle import new_job
 from gangline.model import Job, JobId, Phase
-from gangline.model.sweep import Sweep
+from gangline.model.sweep import Sweep, SweepId
 from gangline.storage.interface import JobQuery
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import START, FakeClock, make_job, make_sweep
@@ -197,3 +197,13 @@ async def test_the_loop_wakes_by_itself_and_outlives_a_store_that_refuses(monkey
     finally:
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)
+
+
+async def test_a_sweep_that_cannot_be_carried_on_does_not_stop_the_others(world: World) -> None:
+    spec = make_sweep().spec
+    await world.store.create_sweep(make_sweep())
+    await world.store.create_sweep(
+        Sweep(id=SweepId("broken"), spec=replace(spec, name="broken", sampler="unheard-of"), created_at=START)
+    )
+    await world.settle()
+    assert len(await world.jobs()) == 6

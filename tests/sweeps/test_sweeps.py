@@ -7,8 +7,8 @@ import pytest
 from gangline.errors import InvalidInputError
 from gangline.lifecycle import new_job
 from gangline.model import Job, JobId, Metric, Phase, PhaseEntry, ReplicaId, RoleName, Timestamp
-from gangline.model.sweep import Goal, Objective, Parameter, Sweep, SweepSpec
-from gangline.sweeps import Trial, best_trial, check_references, plan, trial_to_job, trials_of
+from gangline.model.sweep import Assignment, Goal, Objective, Parameter, Sweep, SweepSpec
+from gangline.sweeps import GridSampler, Trial, best_trial, check_references, plan, trial_to_job, trials_of
 from gangline.testing.builders import GRID, START, make_job, make_role, make_spec, make_sweep
 
 TEMPLATE = make_spec(
@@ -153,3 +153,33 @@ def test_bad_parameters_are_refused(name: str, values: tuple[str, ...], want: st
 )
 def test_a_sweep_says_where_it_is(fields: dict[str, object], want: str) -> None:
     assert make_sweep(**fields).state == want  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("label", "variables"),
+    [
+        pytest.param("²", {}, id="a digit that is no number"),
+        pytest.param("00", {}, id="another way to write it"),
+        pytest.param("9" * 5000, {}, id="more digits than fit"),
+        pytest.param("0", {}, id="no values"),
+        pytest.param("0", {"TRIAL_PARAMETERS": "{"}, id="broken values"),
+        pytest.param("0", {"TRIAL_PARAMETERS": "3"}, id="values of another kind"),
+    ],
+)
+def test_a_job_that_only_looks_like_a_trial_is_none(label: str, variables: dict[str, str]) -> None:
+    sweep = make_sweep()
+    labels = {"gangline.dev/sweep": sweep.name, "gangline.dev/trial": label}
+    forged = new_job(sweep.trial_id(0), make_spec(labels=labels, env=variables), START)
+    assert trials_of(sweep, [forged]) == ()
+
+
+def test_a_grid_that_nobody_could_ever_try_is_refused() -> None:
+    digits = tuple(str(digit) for digit in range(10))
+    many = tuple(Parameter(name, digits) for name in "abcdef")
+    with pytest.raises(InvalidInputError, match=r"1,000,000 combinations.*at most 100,000"):
+        SweepSpec(name="grid", template=TEMPLATE, parameters=many)
+
+
+def test_no_more_trials_are_listed_than_can_begin() -> None:
+    spec = make_sweep().spec
+    assert [each.number for each in GridSampler().propose(spec, [Assignment(number=1)], {}, 2)] == [0, 2]

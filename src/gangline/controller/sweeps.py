@@ -22,6 +22,7 @@ from gangline.sweeps import Trial, plan, trial_to_job
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
+_LONGEST_WAIT_SECONDS = 60.0
 
 
 class JobLink(Protocol):
@@ -69,10 +70,22 @@ class SweepDriver:
                     _log.error("the store refuses; nothing is lost, trying again: %s", error)
                     await asyncio.sleep(_PAUSE_SECONDS)
                     self.changed()
-                await self._awake.wait()
+                except Exception:  # noqa: BLE001  # the top of a loop that logs and carries on
+                    _log.exception("a step failed; nothing is lost, trying again")
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    self.changed()
+                await self._rest()
         finally:
             listener.cancel()
             await asyncio.gather(listener, return_exceptions=True)
+
+    async def _rest(self) -> None:
+        """Wait for news; after a while without any, look at everything again in case something failed before."""
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
+                await self._awake.wait()
+        except TimeoutError:
+            self.changed()
 
     async def settle(self) -> None:
         """Do what every sweep that is due needs now."""
@@ -87,6 +100,10 @@ class SweepDriver:
                     self._wake(sweep.id)  # somebody else changed it meanwhile: read it again
                 except ConflictError as error:
                     _log.error("sweep %s: a trial cannot be started: %s", sweep.name, error)
+                except StorageError:
+                    raise
+                except Exception:  # noqa: BLE001  # the top of a loop that logs and carries on with the others
+                    _log.exception("sweep %s cannot be carried on", sweep.name)
 
     async def _listen(self, changes: AsyncIterator[JobId]) -> None:
         async for job_id in changes:

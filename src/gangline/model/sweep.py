@@ -1,5 +1,6 @@
 """A sweep: one job template tried with many values. Its trials are ordinary jobs that carry its labels."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ TRIAL_LABEL = "gangline.dev/trial"
 
 SweepId = NewType("SweepId", str)
 """A sweep's unique id, chosen by whoever submits it; its trials' job ids begin with it."""
+
+COMBINATIONS_LIMIT = 100_000
+"""Each is a job on record. A grid beyond this is a slip of the pen, not a plan."""
 
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -69,6 +73,11 @@ class SweepSpec:
             raise InvalidInputError("the name is too long", field="metadata.name", expected="at most 55 letters")
         if not self.parameters:
             raise InvalidInputError("nothing to vary", field="spec.parameters", expected="at least one parameter")
+        combinations = math.prod(len(parameter.values) for parameter in self.parameters)
+        if combinations > COMBINATIONS_LIMIT:
+            raise InvalidInputError(
+                f"{combinations:,} combinations", field="spec.parameters", expected=f"at most {COMBINATIONS_LIMIT:,}"
+            )
         if self.parallelism is not None and self.parallelism < 1:
             raise InvalidInputError(
                 f"{self.parallelism} is too small", field="spec.parallelism", expected="1 or more, or leave it out"

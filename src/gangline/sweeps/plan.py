@@ -2,13 +2,16 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gangline.model import Job, JobId, Metric
 from gangline.model.sweep import TRIAL_LABEL, Assignment, Goal, Objective, Sweep
 from gangline.sweeps.rendering import PARAMETERS_VARIABLE
 from gangline.sweeps.samplers import SAMPLERS
+
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,8 @@ def trials_of(sweep: Sweep, jobs: Iterable[Job], metrics: Iterable[Metric] = ())
     Labels are anybody's to set; the id is what makes a job a trial of this very sweep.
     """
     results = _results(sweep, metrics)
-    trials = (_trial(job, results.get(job.id)) for job in jobs if _is_trial(sweep, job))
+    found = ((job, _assignment(sweep, job)) for job in jobs)
+    trials = (Trial(job=job, assignment=mine, result=results.get(job.id)) for job, mine in found if mine is not None)
     return tuple(sorted(trials, key=lambda trial: trial.assignment.number))
 
 
@@ -52,6 +56,7 @@ def plan(sweep: Sweep, trials: Sequence[Trial]) -> Plan:
         sweep.spec,
         tuple((gone | known).values()),
         {number: result for number, result in results.items() if result is not None},
+        room,
     )
     return Plan(start=tuple(proposed[:room]), over=not proposed and not running)
 
@@ -65,15 +70,16 @@ def best_trial(objective: Objective | None, trials: Iterable[Trial]) -> Trial | 
     return max(scored, key=lambda pair: pair[0])[1] if scored else None
 
 
-def _is_trial(sweep: Sweep, job: Job) -> bool:
+def _assignment(sweep: Sweep, job: Job) -> Assignment | None:
+    """Return what a job tries; None if it is no trial of the sweep, whatever somebody wrote into its labels."""
     number = job.spec.labels.get(TRIAL_LABEL, "")
-    return number.isdigit() and job.id == sweep.trial_id(int(number))
-
-
-def _trial(job: Job, result: float | None) -> Trial:
-    values: Mapping[str, str] = json.loads(job.spec.env[PARAMETERS_VARIABLE])
-    number = int(job.spec.labels[TRIAL_LABEL])
-    return Trial(job=job, assignment=Assignment(number=number, values=values), result=result)
+    if not _NUMBER.fullmatch(number) or job.id != sweep.trial_id(int(number)):
+        return None
+    try:
+        values = json.loads(job.spec.env.get(PARAMETERS_VARIABLE, ""))
+    except ValueError:
+        return None
+    return Assignment(number=int(number), values=values) if isinstance(values, dict) else None
 
 
 def _results(sweep: Sweep, metrics: Iterable[Metric]) -> dict[JobId, float]:
