@@ -211,3 +211,39 @@ def test_philly_jobs_become_replicas_of_at_most_a_node(tmp_path: Path) -> None:
     first, second = read_philly(path)
     assert (first.at, first.seconds, first.spec.roles[0].replicas) == (0.0, 60.0, 1)
     assert (second.at, second.spec.roles[0].replicas, second.spec.roles[0].resources.gpus) == (60.0, 2, 8.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "want"),
+    [
+        pytest.param("nan,1,a,,50,1,1,1,1", r"jobs\.csv:2: at: 'nan' is no number", id="no number"),
+        pytest.param("0,inf,a,,50,1,1,1,1", r"jobs\.csv:2: seconds: 'inf' is no number", id="no end"),
+        pytest.param("-1,1,a,,50,1,1,1,1", r"jobs\.csv:2: at: time begins at 0", id="before the beginning"),
+        pytest.param("0,1,a", r"jobs\.csv:2: queue: the line ends early", id="short line"),
+        pytest.param("0,1,a,,50,1,1,1,1\n0,1,b,,50,0,1,1,1", r"jobs\.csv:3: .*replicas", id="no replicas"),
+        pytest.param("0,1,A b,,50,1,1,1,1", r"jobs\.csv:2: .*not a valid name", id="name"),
+        pytest.param("0,1,a,,50,1,1,1,1\n0,1,a,,50,1,1,1,1", r"jobs\.csv:3: name: .* 'a' already", id="twice"),
+        pytest.param("\0", r"jobs\.csv", id="zero byte"),
+    ],
+)
+def test_a_line_that_makes_no_sense_is_named(tmp_path: Path, lines: str, want: str) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"at,seconds,name,queue,priority,replicas,gpus,cpus,memory_mib\n{lines}\n")
+    with pytest.raises(TraceError, match=want):
+        list(read_plain(path))
+
+
+def test_what_is_no_text_is_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_bytes(b"\xff\xfe\0")
+    with pytest.raises(TraceError, match="no table of text"):
+        list(read_plain(path))
+
+
+def test_jobs_that_take_no_time_are_summarised(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("at,seconds,name,queue,priority,replicas,gpus,cpus,memory_mib\n0,0,a,,50,1,1,1,1\n")
+    nodes = parse_nodes("1x4")
+    outcome = simulate(Setup(nodes=nodes), read_plain(path))
+    assert summarise(outcome, nodes).completed == 1
+    assert summarise(outcome, nodes).fairness == 1.0

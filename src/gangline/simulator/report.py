@@ -103,8 +103,10 @@ def _fairness(jobs: Sequence[Job]) -> float:
             1.0,
         )
         slowdowns[job.spec.queue].append((ended_at(job) - job.created_at) / ran)
-    means = [statistics.fmean(values) for values in slowdowns.values()] or [1.0]
-    return sum(means) ** 2 / (len(means) * sum(mean * mean for mean in means))
+    means = [statistics.fmean(values) for values in slowdowns.values()]
+    squares = sum(mean * mean for mean in means)
+    # Where nothing took any time, all were treated alike.
+    return sum(means) ** 2 / (len(means) * squares) if squares else 1.0
 
 
 COLUMNS: Mapping[str, str] = {

@@ -20,7 +20,7 @@ from gangline.model import (
 )
 from gangline.scheduling.shapes import Shape
 from gangline.simulator.traces.arrival import Arrival
-from gangline.simulator.traces.rows import Row, read_rows
+from gangline.simulator.traces.rows import Row, read_each, read_rows
 
 
 def read_openb_nodes(path: Path) -> Iterator[Node]:
@@ -50,20 +50,23 @@ def read_openb_pods(path: Path) -> Iterator[Shape]:
 
 def read_openb_jobs(path: Path) -> Iterator[Arrival]:
     """Read the pod list as jobs; a pod that was never scheduled is taken to need its whole life."""
-    for row in read_rows(path, (*_POD_COLUMNS, "name", "creation_time", "deletion_time", "scheduled_time")):
-        begun = row.number("scheduled_time" if row.text("scheduled_time") else "creation_time")
-        seconds = max(row.number("deletion_time") - begun, 0.0)
-        role = RoleSpec(name=RoleName("worker"), command=("train",), resources=_resources(row))
-        yield Arrival(
-            at=Timestamp(row.number("creation_time")),
-            seconds=seconds,
-            spec=JobSpec(
-                name=row.text("name"),
-                roles=(role,),
-                policy=Policy(expected_seconds=seconds),
-                placement=PlacementRule(gpu_types=_gpu_types(row)),
-            ),
-        )
+    return read_each(path, (*_POD_COLUMNS, "name", "creation_time", "deletion_time", "scheduled_time"), _arrival)
+
+
+def _arrival(row: Row) -> Arrival:
+    begun = row.number("scheduled_time" if row.text("scheduled_time") else "creation_time")
+    seconds = max(row.number("deletion_time") - begun, 0.0)
+    role = RoleSpec(name=RoleName("worker"), command=("train",), resources=_resources(row))
+    return Arrival(
+        at=Timestamp(row.number("creation_time")),
+        seconds=seconds,
+        spec=JobSpec(
+            name=row.text("name"),
+            roles=(role,),
+            policy=Policy(expected_seconds=seconds),
+            placement=PlacementRule(gpu_types=_gpu_types(row)),
+        ),
+    )
 
 
 _POD_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")

@@ -1,10 +1,16 @@
 """Reads the rows of a CSV trace with errors that name the file, the line and the column."""
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from gangline.errors import InvalidInputError
 from gangline.simulator.traces.arrival import TraceError, open_text
+
+Built = TypeVar("Built")
 
 
 class Row:
@@ -27,19 +33,47 @@ class Row:
         """A column as a number; an empty one is zero."""
         text = self._values[column]
         try:
-            return float(text or 0)
-        except ValueError as error:
-            raise TraceError(f"'{text}' is no number", field=column, file=str(self._path), line=self._line) from error
+            number = float(text or 0)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise self.error(f"'{text}' is no number", column)
+        return number
+
+    def error(self, message: str, column: str | None = None) -> TraceError:
+        """What is wrong with this line."""
+        return TraceError(message, field=column, file=str(self._path), line=self._line)
+
+
+def read_each(path: Path, columns: Sequence[str], build: Callable[[Row], Built]) -> Iterator[Built]:
+    """Build something of every line; whatever it refuses is said with the line that caused it."""
+    for row in read_rows(path, columns):
+        try:
+            yield build(row)
+        except TraceError:
+            raise
+        except InvalidInputError as error:
+            raise row.error(str(error)) from error
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     """Read every line of a trace that has at least these columns."""
-    with open_text(path) as stream:
-        reader = csv.DictReader(stream)
-        missing = [column for column in columns if column not in (reader.fieldnames or ())]
-        if missing:
-            raise TraceError(
-                f"columns are missing: {', '.join(missing)}", file=str(path), line=1, expected=", ".join(columns)
-            )
-        for values in reader:
-            yield Row(values, path, reader.line_num)
+    try:
+        with open_text(path) as stream:
+            yield from _rows(csv.DictReader(stream), path, columns)
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error) as error:
+        raise TraceError(f"is no table of text: {error}", file=str(path)) from error
+
+
+def _rows(reader: "csv.DictReader[str]", path: Path, columns: Sequence[str]) -> Iterator[Row]:
+    missing = [column for column in columns if column not in (reader.fieldnames or ())]
+    if missing:
+        raise TraceError(
+            f"columns are missing: {', '.join(missing)}", file=str(path), line=1, expected=", ".join(columns)
+        )
+    for values in reader:
+        row = Row(values, path, reader.line_num)
+        absent = next((column for column in columns if values[column] is None), None)
+        if absent is not None:
+            raise row.error("the line ends early", absent)
+        yield row
