@@ -30,11 +30,11 @@ def parse(text: str, *, file: str | None = None) -> tuple[Value, ...]:
     """Read every document of a text; empty documents are left out, an empty text is refused."""
     try:
         nodes = [node for node in yaml.compose_all(text, Loader=_LOADER) if node is not None]
+        values = tuple(value for value in (_document(node, file) for node in nodes) if value.data is not None)
     except yaml.YAMLError as error:
         raise _broken(error, text, file) from error
     except RecursionError as error:
         raise InvalidInputError("the file is nested too deeply", file=file) from error
-    values = tuple(value for value in (_document(node, file) for node in nodes) if value.data is not None)
     if not values:
         raise InvalidInputError("the file is empty", file=file, expected="at least one document")
     return values

@@ -72,6 +72,12 @@ class Clean(StrEnum):
     """None, and those that still run go on and hold their machines."""
 
 
+MOST_REPLICAS = 100_000
+"""The most replicas of a role: about what the largest clusters hold, and little enough to count one by one."""
+MOST_SECONDS = 100 * 365 * 86400.0
+"""The longest time until a deadline or a deletion, a hundred years: a date that calendars know."""
+MOST_AMOUNT = 2**53
+"""The most of anything that a whole job may need: sums of many such jobs still fit into a machine's integers."""
 _LAUNCHED = (Framework.PYTORCH, Framework.MPI)
 LEAD_ROLES = (RoleName("chief"), RoleName("master"), RoleName("launcher"))
 SERVICE_ROLES = frozenset({RoleName("ps"), RoleName("evaluator"), RoleName("tensorboard")})
@@ -113,6 +119,13 @@ class Policy:
             value = getattr(self, name)
             if value is not None:
                 _at_least(f"policy.{name.removesuffix('_seconds')}", value, 0)
+        for name in ("backoff_limit_seconds", "deadline_seconds", "ttl_seconds", "expected_seconds"):
+            if (getattr(self, name) or 0) > MOST_SECONDS:
+                raise InvalidInputError(
+                    "the time is too long",
+                    field=f"policy.{name.removesuffix('_seconds')}",
+                    expected="at most 100 years",
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +171,9 @@ class RoleSpec:
                 field=f"{where}.max",
                 expected=f"at least {self.replicas}",
             )
+        _at_most(f"{where}.max" if self.maximum else f"{where}.replicas", self.most, MOST_REPLICAS)
+        for name, amount in self.resources.amounts().items():
+            _at_most(f"{where}.resources.{name}", amount * self.most, MOST_AMOUNT)
         if not 1 <= self.port <= 65535:
             raise InvalidInputError(f"{self.port} is no port", field=f"{where}.port", expected="1 to 65535")
 
@@ -270,3 +286,8 @@ def _check_processes(processes: int | Processes | None, framework: Framework) ->
 def _at_least(field_name: str, value: float, least: float) -> None:
     if not (math.isfinite(value) and value >= least):
         raise InvalidInputError(f"{value:g} does not fit", field=field_name, expected=f"{least:g} or more")
+
+
+def _at_most(field_name: str, value: int, most: int) -> None:
+    if value > most:
+        raise InvalidInputError(f"{value} is too large", field=field_name, expected=f"at most {most}")

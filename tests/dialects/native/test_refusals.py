@@ -318,3 +318,8 @@ def test_deep_nesting_is_refused_rather_than_crashing(loader: type, monkeypatch:
     monkeypatch.setattr(document, "_LOADER", loader)
     with pytest.raises(InvalidInputError):
         read_job("[" * 20_000)
+
+
+def test_nesting_that_yaml_itself_can_read_is_refused_rather_than_crashing() -> None:
+    with pytest.raises(InvalidInputError, match="nested too deeply"):
+        read_job("a: " + "{a: " * 3000 + "1" + "}" * 3000)
