@@ -12,7 +12,6 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
 
 from . import cgroups, launch, processes
@@ -312,7 +311,9 @@ class Keeper:
         try:
             self._record.save()
         except OSError as error:
-            sys.stderr.write(f"the record could not be written: {error}\n")
+            # The log lies on the same disk, as a rule: to fail to complain is no reason to leave the replicas alone.
+            with contextlib.suppress(OSError):
+                os.write(2, f"the record could not be written: {error}\n".encode())
             return False
         self._changed = False
         return True
