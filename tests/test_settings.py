@@ -45,6 +45,9 @@ def test_the_rules_of_the_scheduler_are_chosen_by_name(tmp_path: Path) -> None:
     [
         pytest.param("node: 3", "did you mean 'nodes'", id="unknown name"),
         pytest.param("nodes: zero", "nodes.*whole number", id="not a number"),
+        pytest.param("nodes: ²", "nodes.*whole number", id="a digit that is no number"),
+        pytest.param("nodes: 99999999999", "nodes.*from 1 to 1000000", id="more than anybody has"),
+        pytest.param("kubernetes_port: 70000", "kubernetes_port.*to 65535", id="no port"),
         pytest.param("nodes: true", "nodes.*whole number", id="a boolean is no number"),
         pytest.param("[1]", "mapping of settings", id="not a mapping"),
         pytest.param("nodes: [", "not valid YAML", id="broken"),

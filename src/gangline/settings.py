@@ -96,7 +96,7 @@ class Settings:
         runtime = values.pop("runtime_directory", None)
         return cls(
             home=home,
-            runtime_directory=Path(runtime).absolute() if runtime else _runtime_directory(env, home),
+            runtime_directory=Path(runtime).expanduser().absolute() if runtime else _runtime_directory(env, home),
             config_file=config_file,
             sources=sources,
             **values,
@@ -105,6 +105,8 @@ class Settings:
 
 NAMES = tuple(item.name for item in fields(Settings) if item.name not in ("config_file", "sources"))
 """The settings a user may write, in the order they are shown."""
+
+_MOST_WHOLE_NUMBER = 1_000_000
 
 
 def parse_setting(name: str, raw: object, *, file: str | None = None) -> Any:
@@ -136,8 +138,11 @@ def parse_setting(name: str, raw: object, *, file: str | None = None) -> Any:
 
 def _whole_number(name: str, raw: object, file: str | None) -> int:
     text = str(raw)
-    if isinstance(raw, bool) or not text.isdigit() or int(text) < 1:
-        raise InvalidInputError(f"{raw!r} does not fit", field=name, file=file, expected="a whole number, 1 or more")
+    most = 65535 if name == "kubernetes_port" else _MOST_WHOLE_NUMBER
+    if isinstance(raw, bool) or not text.isdecimal() or not 1 <= int(text) <= most:
+        raise InvalidInputError(
+            f"{raw!r} does not fit", field=name, file=file, expected=f"a whole number from 1 to {most}"
+        )
     return int(text)
 
 

@@ -1,12 +1,15 @@
 """What goes wrong is one line and one exit code."""
 
+import errno
 import inspect
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from gangline import errors
-from gangline.cli.failures import EXIT_CODES, exit_code_of
+from gangline.cli.failures import EXIT_CODES, exit_code_of, report
 from gangline.errors import EngineError, GanglineError, StaleVersionError
 from tests.cli.conftest import Here, Shell
 
@@ -33,6 +36,8 @@ from tests.cli.conftest import Here, Shell
         pytest.param(("list", "--phase", "procesing"), 2, "did you mean 'PROCESSING'?", id="nearly a phase"),
         pytest.param(("logs", "taken", "--since", "soon"), 2, "for example 90s", id="no duration"),
         pytest.param(("list", "--label", "x"), 2, "NAME=VALUE", id="no pair"),
+        pytest.param(("get", ""), 3, "no job named ''", id="an empty name"),
+        pytest.param(("submit", "--", "echo", "\udcff"), 2, r"not UTF-8: b'\xff'", id="bytes that are no text"),
         pytest.param(("config", "get", "noeds"), 2, "did you mean 'nodes'?", id="nearly a setting"),
     ],
 )
@@ -88,3 +93,35 @@ def test_every_error_has_a_code(cls: type[GanglineError]) -> None:
 def test_an_unlisted_error_has_the_code_of_its_kind() -> None:
     assert exit_code_of(StaleVersionError("job", "x", expected=1, found=2)) == 4
     assert exit_code_of(EngineError("broken")) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "want_code", "want_words"),
+    [
+        pytest.param(OSError(errno.ENOSPC, "No space left on device"), 1, "error: No space left", id="a full disk"),
+        pytest.param(OSError(errno.EROFS, "Read-only file system", "/x"), 1, "/x: Read-only", id="a read-only disk"),
+        pytest.param(PermissionError(errno.EACCES, "Permission denied", "/x"), 5, "/x: Permission", id="not allowed"),
+    ],
+)
+def test_what_the_system_refuses_is_no_defect_of_ours(
+    error: OSError, want_code: int, want_words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(error) == want_code
+    told = capsys.readouterr().err
+    assert want_words in told
+    assert "defect" not in told
+
+
+def test_a_character_that_the_terminal_does_not_have_is_replaced(shell: Shell) -> None:
+    shell.out(
+        "submit", "--name", "smiling", "--cpu", "100m", "--no-code", "--wait", "--", "printf", "a \N{GRINNING FACE} b"
+    )
+    assert shell.run("logs", "smiling", PYTHONIOENCODING="ascii").stdout == "a ? b\n"
+
+
+def test_a_standard_output_that_is_closed_is_no_reason_to_fail(shell: Shell) -> None:
+    command = shlex.join(shell.command("list"))
+    done = subprocess.run(
+        ["sh", "-c", f"{command} >&-"], env=shell.environment, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, "error" in done.stderr) == (0, False)

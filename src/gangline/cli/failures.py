@@ -30,6 +30,12 @@ HINTS: dict[type[GanglineError], str] = {
 
 def report(error: Exception) -> int:
     """Tell an error on standard error and return the exit code."""
+    if isinstance(error, OSError) and error.strerror:
+        return _report_machine(error)
+    if isinstance(error, UnicodeEncodeError):
+        shown = error.object.encode(errors="surrogateescape")
+        print(f"error: not UTF-8: {shown!r}; expected text in arguments, variables and file names", file=sys.stderr)
+        return EXIT_CODES[InvalidInputError]
     if not isinstance(error, GanglineError):
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         print("hint: this is a defect of Gangline; GANGLINE_DEBUG=1 shows where it happened", file=sys.stderr)
@@ -38,6 +44,16 @@ def report(error: Exception) -> int:
     for hint in getattr(error, "__notes__", None) or filter(None, [HINTS.get(type(error))]):
         print(f"hint: {hint}", file=sys.stderr)
     return exit_code_of(error)
+
+
+def _report_machine(error: OSError) -> int:
+    """Tell what the system refused: a full disk, a file of somebody else. No defect of ours, and not ours to mend."""
+    where = f"{error.filename}: " if error.filename else ""
+    print(f"error: {where}{error.strerror}", file=sys.stderr)
+    print(
+        "hint: 'gangline doctor' checks disk and directories; GANGLINE_DEBUG=1 shows where it happened", file=sys.stderr
+    )
+    return EXIT_CODES[PermissionDeniedError if isinstance(error, PermissionError) else GanglineError]
 
 
 def exit_code_of(error: GanglineError) -> int:

@@ -1,8 +1,10 @@
 """The entry point: ``gangline`` and ``python -m gangline``."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -34,7 +36,19 @@ def cli(ctx: click.Context, server: str | None, context: str | None, tenant: str
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code; an error is one line (with GANGLINE_DEBUG, a traceback)."""
+    _prepare_output()
     sys.exit(run(arguments))
+
+
+def _prepare_output() -> None:
+    """Jobs print what they like: a character that this terminal does not have must not end the command.
+
+    A standard output that was closed before we began takes what is written and keeps nothing.
+    """
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # open until the process ends
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

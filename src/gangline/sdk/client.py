@@ -335,6 +335,8 @@ class Client:
         return ("tenants", self.tenant, "jobs")
 
     def _job(self, job: str, *below: str) -> tuple[str, ...]:
+        if not job:
+            raise NotFoundError("job", job)
         return (*self._jobs(), job, *below)
 
     def _verb(self, job: str, verb: str) -> Job:
