@@ -14,6 +14,7 @@ inspects error text.
       WaitTimeoutError          the caller's own time limit ran out; nothing was changed
       EngineError               an engine could not do what it was told
       StorageError              a store could not keep or return a record
+        UnreadableRecordError   one record is damaged, or breaks the rules of this version; the others are as they were
 """
 
 
@@ -107,3 +108,7 @@ class EngineError(GanglineError):
 
 class StorageError(GanglineError):
     """A store could not keep or return a record."""
+
+
+class UnreadableRecordError(StorageError):
+    """One record is damaged, or breaks the rules of this version; asking again will not help, others can be read."""

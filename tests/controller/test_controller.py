@@ -12,7 +12,7 @@ import pytest
 from gangline.controller import Controller
 from gangline.controller.feed import ChangeFeed
 from gangline.engines.interface import NodesChanged
-from gangline.errors import EngineError, NotFoundError, StorageError
+from gangline.errors import EngineError, NotFoundError, StorageError, UnreadableRecordError
 from gangline.lifecycle import advance
 from gangline.lifecycle import events as e
 from gangline.model import (
@@ -310,6 +310,24 @@ async def test_a_job_that_cannot_be_told_its_place_leaves_it_to_others() -> None
     await settle_through_refusals(world)
     assert (await world.job("good")).phase is Phase.STARTING
     assert (await world.job("bad")).phase is Phase.QUEUED
+
+
+class TornStore(MemoryStore):
+    """Has one record that cannot be read."""
+
+    async def get(self, job_id: JobId) -> Job:
+        if job_id == "torn":
+            raise UnreadableRecordError("a kept job is unreadable")
+        return await super().get(job_id)
+
+
+async def test_news_of_a_job_whose_record_is_damaged_does_not_hold_up_the_others() -> None:
+    world = World(store=TornStore())
+    await world.submit(make_job())
+    job = await world.job()
+    torn = e.ReplicaExited(job_id=JobId("torn"), at=world.clock.now(), attempt=1, replica=WORKER, exit_code=0)
+    await world.tell(torn, world.news(e.ReplicaStarted, job, replica=WORKER))
+    assert (await world.job()).phase is Phase.PROCESSING
 
 
 @asynccontextmanager

@@ -19,7 +19,13 @@ from gangline.controller.feed import ChangeFeed
 from gangline.controller.lanes import Lanes
 from gangline.controller.postponed import Postponed
 from gangline.engines.interface import Confining, Engine, EngineEvent, NodesChanged
-from gangline.errors import InvalidTransitionError, NotFoundError, StaleVersionError, StorageError
+from gangline.errors import (
+    InvalidTransitionError,
+    NotFoundError,
+    StaleVersionError,
+    StorageError,
+    UnreadableRecordError,
+)
 from gangline.lifecycle import Event, FinishGang, ForgetJob, Instruction, RunGang, StopGang, advance, standing
 from gangline.lifecycle.events import CheckpointSaved, GangEvicted, GangGrown, GangPlaced, GangShrunk
 from gangline.model import CHECKPOINT_METRIC, Clock, Job, JobId, Metric, Node, Queue, Timestamp
@@ -222,8 +228,11 @@ class Controller:
         refused = None
         for job_id, error in outcomes.items():
             if isinstance(error, StorageError):
-                refused = error
                 self._postpone(job_id, by_job[job_id])
+                if isinstance(error, UnreadableRecordError):
+                    _log.error("job %s: its news waits until its record can be read: %s", job_id, error)
+                else:
+                    refused = error
                 continue
             self._postponed.forget(job_id)
             if isinstance(error, Exception):

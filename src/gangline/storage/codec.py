@@ -4,16 +4,20 @@ Reading is forgiving, so that a record of an older Gangline stays readable: a mi
 unknown one is ignored. A field that is ever renamed or that changes its meaning needs a migration.
 """
 
-from typing import Generic, TypeVar
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from gangline.errors import GanglineError, StorageError
+from gangline.errors import GanglineError, UnreadableRecordError
 from gangline.model import Job, Queue
 from gangline.model.sweep import Sweep
 from gangline.storage.interface import Record
 
 Value = TypeVar("Value")
+
+_log = logging.getLogger(__name__)
 
 
 class Codec(Generic[Value]):
@@ -28,12 +32,23 @@ class Codec(Generic[Value]):
         return msgspec.json.encode(value).decode()
 
     def decode(self, text: str | bytes) -> Value:
-        """Read a value back; raises StorageError if the text is damaged."""
+        """Read a value back; raises UnreadableRecordError if the text is damaged."""
         try:
             return self._decoder.decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, GanglineError) as error:
             # The model refuses values that break its rules; in a store that is damage, not a user's mistake.
-            raise StorageError(f"a kept {self._kind.__name__.lower()} is unreadable: {error}") from error
+            raise UnreadableRecordError(f"a kept {self._kind.__name__.lower()} is unreadable: {error}") from error
+
+    def readable(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Value]:
+        """Read many, each given as id and text. One that cannot be read is told and left out.
+
+        It must neither hide the others nor keep a service from starting.
+        """
+        for record_id, text in rows:
+            try:
+                yield self.decode(text)
+            except UnreadableRecordError as error:
+                _log.error("%s is left out: %s", record_id, error)
 
 
 JOBS = Codec(Job)

@@ -16,7 +16,7 @@ import pytest
 
 from gangline.errors import StorageError
 from gangline.model import JobId, Metric
-from gangline.storage.interface import JobQuery
+from gangline.storage.interface import JobPage, JobQuery
 from gangline.storage.sql import SqlStore, open_sqlite
 from gangline.storage.sql.sqlite import SqliteDatabase
 from gangline.testing.builders import make_job
@@ -207,3 +207,20 @@ async def test_damaged_record_does_not_hide_the_others(path: Path, store: SqlSto
     with pytest.raises(StorageError, match="a kept job is unreadable"):
         await store.get(JobId("bad"))
     assert (await store.get(JobId("good"))).id == "good"
+    assert [job.id async for job in store.unfinished()] == ["good"]
+    assert [job.id for job in (await store.list(JobQuery())).jobs] == ["good"]
+
+
+async def test_a_page_of_damaged_records_is_not_the_last(path: Path, store: SqlStore) -> None:
+    for name in ("first", "second", "third"):
+        await store.create(make_job(job_id=name, name=name))
+    other = SqliteDatabase(path).connect()
+    with other.transaction():
+        other.change("UPDATE jobs SET document = 'torn' WHERE id = 'second'")
+    other.close()
+    found: list[str] = []
+    page = JobPage(jobs=(), next=None)
+    for _ in range(3):
+        page = await store.list(JobQuery(limit=1, after=page.next))
+        found += [job.id for job in page.jobs]
+    assert (found, page.next) == (["third", "first"], None)

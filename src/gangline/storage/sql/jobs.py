@@ -7,7 +7,7 @@ from gangline.errors import ConflictError, NotFoundError, StaleVersionError
 from gangline.model import Job, JobId, Tenant
 from gangline.storage.codec import JOBS, RECORDS
 from gangline.storage.interface import JobPage, JobQuery, Record
-from gangline.storage.listing import HINT_CANDIDATES, is_unfinished, position_of, position_to_cursor, unknown_name
+from gangline.storage.listing import HINT_CANDIDATES, Position, is_unfinished, position_to_cursor, unknown_name
 from gangline.storage.sql.database import Parameter, Session
 from gangline.storage.sql.page import page_statement
 
@@ -82,8 +82,9 @@ def page(session: Session, query: JobQuery) -> JobPage:
     rarest_first = tuple(sorted(query.labels, key=counts.__getitem__))
     label_leads = bool(counts) and min(counts.values()) < _FEW
     rows = session.query(*page_statement(replace(query, labels=rarest_first), label_leads=label_leads))
-    jobs = tuple(JOBS.decode(row[0]) for row in rows[: query.limit])
-    return JobPage(jobs=jobs, next=position_to_cursor(position_of(jobs[-1])) if len(rows) > len(jobs) else None)
+    shown = rows[: query.limit]
+    jobs = tuple(JOBS.readable((job_id, document) for document, _, job_id in shown))
+    return JobPage(jobs=jobs, next=position_to_cursor(Position(*shown[-1][1:])) if len(rows) > len(shown) else None)
 
 
 def _count_label(session: Session, label: tuple[str, str]) -> int:
@@ -93,12 +94,12 @@ def _count_label(session: Session, label: tuple[str, str]) -> int:
     return count
 
 
-def unfinished_after(session: Session, job_id: JobId | None, limit: int) -> tuple[Job, ...]:
-    """Read the unfinished jobs that follow an id, in the order of ids."""
+def unfinished_after(session: Session, job_id: JobId | None, limit: int) -> tuple[tuple[Job, ...], JobId | None]:
+    """Read the unfinished jobs that follow an id, in the order of ids, and the id to go on from; None at the end."""
     rows = session.query(
-        "SELECT document FROM jobs WHERE unfinished = 1 AND id > ? ORDER BY id LIMIT ?", (job_id or "", limit)
+        "SELECT id, document FROM jobs WHERE unfinished = 1 AND id > ? ORDER BY id LIMIT ?", (job_id or "", limit)
     )
-    return tuple(JOBS.decode(row[0]) for row in rows)
+    return tuple(JOBS.readable(rows)), JobId(rows[-1][0]) if rows else None
 
 
 def remove(session: Session, job_id: JobId) -> None:

@@ -37,7 +37,8 @@ def page_statement(query: JobQuery, *, label_leads: bool) -> Statement:
     sources = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS part_{number}" for number, (sql, _) in enumerate(parts))
     parameters = tuple(parameter for _, values in parts for parameter in values)
     statement = (
-        f"SELECT document FROM (SELECT * FROM ({sources}) AS found ORDER BY created_at DESC, id DESC LIMIT ?) AS page "
+        "SELECT document, page.created_at, page.id "
+        f"FROM (SELECT * FROM ({sources}) AS found ORDER BY created_at DESC, id DESC LIMIT ?) AS page "
         "JOIN jobs ON jobs.id = page.id ORDER BY page.created_at DESC, page.id DESC"
     )
     return statement, (*parameters, query.limit + 1)

@@ -57,10 +57,12 @@ class SqlStore:
     async def unfinished(self) -> AsyncIterator[Job]:
         """Return the jobs a controller must know, read in chunks; see Store."""
         last: JobId | None = None
-        while chunk := await self._threads.read(job_rows.unfinished_after, last, _STREAM_CHUNK):
+        while True:
+            chunk, last = await self._threads.read(job_rows.unfinished_after, last, _STREAM_CHUNK)
             for job in chunk:
                 yield job
-            last = chunk[-1].id
+            if last is None:
+                return
 
     async def remove(self, job_id: JobId) -> None:
         """Remove a job; see Store."""

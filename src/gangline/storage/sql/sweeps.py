@@ -38,8 +38,8 @@ def save(session: Session, sweep: Sweep) -> Sweep:
 def read(session: Session, tenant: Tenant | None) -> tuple[Sweep, ...]:
     """Read sweeps, newest first."""
     where, values = ("", ()) if tenant is None else (" WHERE tenant = ?", (tenant,))
-    rows = session.query(f"SELECT document FROM sweeps{where} ORDER BY created_at DESC, id DESC", values)
-    return tuple(SWEEPS.decode(row[0]) for row in rows)
+    rows = session.query(f"SELECT id, document FROM sweeps{where} ORDER BY created_at DESC, id DESC", values)
+    return tuple(SWEEPS.readable(rows))
 
 
 def remove(session: Session, tenant: Tenant, name: str) -> None:
