@@ -27,10 +27,11 @@ def test_help_imports_click_and_nothing_of_the_platform() -> None:
     assert "Submit a job from options or from a file." in found.stdout
 
 
-def test_a_command_imports_neither_the_service_nor_rich(shell: Shell) -> None:
+def test_a_command_imports_neither_the_service_nor_what_reads_files_nor_rich(shell: Shell) -> None:
     program = (
         "import sys; from gangline.cli.main import run; run(['list']);"
-        "print([name for name in ('rich', 'numpy', 'aiohttp', 'asyncio', 'sqlite3') if name in sys.modules])"
+        "print([name for name in ('rich', 'numpy', 'aiohttp', 'asyncio', 'sqlite3', 'yaml',"
+        " 'gangline.dialects.kubeflow') if name in sys.modules])"
     )
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=shell.environment

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from gangline.dialects import document
+from gangline.dialects import yaml_text
 from gangline.dialects.native import job_from_plain, read_job
 from gangline.errors import InvalidInputError
 
@@ -313,9 +313,9 @@ def test_aliases_cannot_blow_a_small_file_up() -> None:
         read_job(f"a0: &a0 [x, x]\n{levels}\n")
 
 
-@pytest.mark.parametrize("loader", [yaml.SafeLoader, document._LOADER], ids=["pure Python", "the fastest here"])
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml_text._LOADER], ids=["pure Python", "the fastest here"])
 def test_deep_nesting_is_refused_rather_than_crashing(loader: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document, "_LOADER", loader)
+    monkeypatch.setattr(yaml_text, "_LOADER", loader)
     with pytest.raises(InvalidInputError):
         read_job("[" * 20_000)
 
