@@ -87,7 +87,7 @@ class InvalidTransitionError(ConflictError):
         self.phase = phase
         self.event = event
         self.hint = hint
-        super().__init__(f"job '{job}' is {phase}: {event} does not apply" + (f"; {hint}" if hint else ""))
+        super().__init__(f"job '{job}' is {phase}: {hint or f'{event} does not apply'}")
 
 
 class PermissionDeniedError(GanglineError):

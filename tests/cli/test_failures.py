@@ -19,7 +19,7 @@ from tests.cli.conftest import Here, Shell
     [
         pytest.param(("get", "nobody"), 3, "no job named 'nobody'", id="not found"),
         pytest.param(("submit", "--name", "taken", "--", "true"), 4, "gangline delete taken", id="conflict"),
-        pytest.param(("resume", "taken"), 4, "ResumeRequested does not apply", id="not in this phase"),
+        pytest.param(("resume", "taken"), 4, "is CANCELLED: only a halted job can be resumed", id="not in this phase"),
         pytest.param(("--server", "unix:/nowhere.sock", "list"), 6, "hint: 'gangline doctor'", id="unreachable"),
         pytest.param(("wait", "resting", "--timeout", "100ms"), 124, "the time given to wait", id="time is up"),
         pytest.param(("submti",), 2, "Did you mean 'submit'?", id="unknown command"),
