@@ -20,6 +20,12 @@ def test_defaults_are_private_to_the_user_and_to_the_home(tmp_path: Path) -> Non
     assert one.nodes == 1
 
 
+def test_a_tilde_is_the_home_of_the_user_in_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = load(tmp_path, "home: ~/jobs\nruntime_directory: ~/run\n")
+    assert (settings.home, settings.runtime_directory) == (tmp_path / "jobs", tmp_path / "run")
+
+
 def test_the_environment_overrules_the_file(tmp_path: Path) -> None:
     settings = load(tmp_path, "nodes: 3\nlog_files: 2\n", GANGLINE_NODES="4")
     assert (settings.nodes, settings.log_files) == (4, 2)

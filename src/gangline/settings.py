@@ -82,7 +82,7 @@ class Settings:
     def load(cls, environment: Mapping[str, str] | None = None, **overrides: Any) -> "Settings":
         """Read defaults, then the file, then the environment, then what the caller overrules."""
         env = os.environ if environment is None else environment
-        config_file = Path(env.get("GANGLINE_CONFIG") or _config_home(env) / "gangline" / "config.yaml")
+        config_file = config_path(env)
         values: dict[str, Any] = {}
         sources: dict[str, str] = {}
         for source, layer in (
@@ -107,6 +107,31 @@ NAMES = tuple(item.name for item in fields(Settings) if item.name not in ("confi
 """The settings a user may write, in the order they are shown."""
 
 _MOST_WHOLE_NUMBER = 1_000_000
+_MOST = {"kubernetes_port": 65535}
+
+
+def config_path(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the configuration file is, whether or not it can be read."""
+    env = os.environ if environment is None else environment
+    return Path(env.get("GANGLINE_CONFIG") or _config_home(env) / "gangline" / "config.yaml")
+
+
+def read_config(path: Path) -> dict[str, object]:
+    """Read a configuration file as it is written: names and values that no command accepts included."""
+    if not path.exists():
+        return {}
+    # Most people have no such file.
+    import yaml
+
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"not valid YAML: {error}", file=str(path)) from error
+    except OSError as error:
+        raise InvalidInputError(f"the file cannot be read: {error.strerror}", file=str(path)) from error
+    if not isinstance(data or {}, dict):
+        raise InvalidInputError("wrong shape", file=str(path), expected="a mapping of settings to values")
+    return {str(name): value for name, value in (data or {}).items()}
 
 
 def parse_setting(name: str, raw: object, *, file: str | None = None) -> Any:
@@ -137,13 +162,14 @@ def parse_setting(name: str, raw: object, *, file: str | None = None) -> Any:
 
 
 def _whole_number(name: str, raw: object, file: str | None) -> int:
-    text = str(raw)
-    most = 65535 if name == "kubernetes_port" else _MOST_WHOLE_NUMBER
-    if isinstance(raw, bool) or not text.isdecimal() or not 1 <= int(text) <= most:
+    text, most = str(raw), _MOST.get(name, _MOST_WHOLE_NUMBER)
+    # Digits alone, for Unicode has some that int() refuses.
+    number = int(text) if text.isascii() and text.isdigit() and not isinstance(raw, bool) else 0
+    if not 1 <= number <= most:
         raise InvalidInputError(
             f"{raw!r} does not fit", field=name, file=file, expected=f"a whole number from 1 to {most}"
         )
-    return int(text)
+    return number
 
 
 def _sizes(raw: object, file: str | None) -> dict[str, Resources]:
@@ -156,19 +182,7 @@ def _sizes(raw: object, file: str | None) -> dict[str, Resources]:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    import yaml
-
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"not valid YAML: {error}", file=str(path)) from error
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise InvalidInputError("wrong shape", file=str(path), expected="a mapping of settings to values")
-    return {str(name): parse_setting(str(name), value, file=str(path)) for name, value in data.items()}
+    return {name: parse_setting(name, value, file=str(path)) for name, value in read_config(path).items()}
 
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:

@@ -74,6 +74,16 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 @pytest.fixture
 def here(shell: Shell, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
     """Runs commands of the same user within this process: no faster way to see what one prints and returns."""
+    return _within_this_process(shell, monkeypatch, capfd)
+
+
+@pytest.fixture
+def fresh_here(fresh_shell: Shell, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
+    """Runs commands of a user who has never used Gangline within this process."""
+    return _within_this_process(fresh_shell, monkeypatch, capfd)
+
+
+def _within_this_process(shell: Shell, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
     for name, value in shell.environment.items():
         monkeypatch.setenv(name, value)
 

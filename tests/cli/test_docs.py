@@ -1,4 +1,4 @@
-"""docs/cli.md mentions every command and every option."""
+"""docs/cli.md mentions every command, every option and every setting."""
 
 from importlib import import_module
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 
 from gangline.cli.failures import EXIT_CODES
 from gangline.cli.lazy import COMMANDS
+from gangline.settings import NAMES as SETTINGS
 
 MANUAL = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 NAMES = [name for section in COMMANDS.values() for name in section]
@@ -28,3 +29,9 @@ def test_every_command_and_option_is_in_the_manual(name: str) -> None:
 @pytest.mark.parametrize("code", sorted(set(EXIT_CODES.values())))
 def test_every_exit_code_is_in_the_manual(code: int) -> None:
     assert f"\n| {code} |" in MANUAL
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting_is_in_the_manual(name: str) -> None:
+    section = MANUAL.partition("\n## Settings\n")[2]
+    assert f"`{name}`" in section

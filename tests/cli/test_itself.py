@@ -77,26 +77,6 @@ def test_the_service_is_started_shown_and_stopped(fresh_shell: Shell) -> None:
     assert "no service runs" in fresh_shell.run("server", "stop").stderr
 
 
-def test_settings_are_shown_set_and_unset(fresh_shell: Shell) -> None:
-    assert fresh_shell.out("config", "path") == f"{fresh_shell.settings.config_file}\n"
-    assert fresh_shell.out("config", "get", "nodes") == "1\n"
-    fresh_shell.out("config", "set", "nodes", "3")
-    fresh_shell.out("config", "set", "sizes", "{big: {cpu: 8, memory: 64Gi}}")
-    view = json.loads(fresh_shell.out("config", "view", "-o", "json"))
-    assert (view["nodes"], view["sizes"]["big"]["cpu_millis"]) == (3, 8000)
-    assert str(fresh_shell.settings.config_file) in fresh_shell.out("config", "view")
-    request = json.loads(fresh_shell.out("submit", "--dry-run", "-o", "json", "--size", "big", "--", "true"))
-    assert request["spec"]["roles"]["worker"]["resources"]["cpu"] == 8
-    fresh_shell.out("config", "unset", "nodes")
-    assert fresh_shell.out("config", "get", "nodes") == "1\n"
-
-
-@pytest.mark.parametrize(("name", "value"), [("nodes", "none"), ("nodes", "0"), ("sizes", "big"), ("home", "")])
-def test_a_wrong_setting_is_refused_and_not_written(fresh_shell: Shell, name: str, value: str) -> None:
-    assert fresh_shell.run("config", "set", name, value).returncode == 2
-    assert not fresh_shell.settings.config_file.exists()
-
-
 def test_the_doctor_looks_at_everything(here: Here) -> None:
     findings = json.loads(here("doctor", "-o", "json")[1])
     assert [finding["subject"] for finding in findings] == [

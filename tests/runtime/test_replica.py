@@ -42,6 +42,12 @@ def test_every_variable_of_the_contract_is_read() -> None:
     assert replica.in_job
 
 
+@pytest.mark.parametrize("variable", IN_A_JOB)
+def test_every_variable_of_the_contract_is_in_the_manual(variable: str) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "job-file.md").read_text()
+    assert f"`{variable}`" in manual.partition("\n## Frameworks\n")[2]
+
+
 def test_outside_a_job_a_program_is_a_chief_alone() -> None:
     replica = current({})
 

@@ -1,5 +1,6 @@
 """``gangline config``."""
 
+import json
 from pathlib import Path
 
 import click
@@ -8,7 +9,9 @@ from gangline.cli import table, terminal
 from gangline.cli.documents import json_text, plain, yaml_text
 from gangline.cli.options import Output, output_option
 from gangline.errors import InvalidInputError
-from gangline.settings import NAMES, Settings, parse_setting
+from gangline.settings import NAMES, Settings, config_path, parse_setting, read_config
+
+_MAPPINGS = ("sizes", "scheduling")
 
 
 @click.group("config")
@@ -27,7 +30,7 @@ def view(output: str) -> None:
     elif output == Output.YAML:
         click.echo(yaml_text(values))
     else:
-        rows = [(name, str(value), settings.sources.get(name, "default")) for name, value in values.items()]
+        rows = [(name, _cell(value), settings.sources.get(name, "default")) for name, value in values.items()]
         for line in table.lines(("SETTING", "VALUE", "FROM"), rows, width=terminal.width()):
             click.echo(line)
 
@@ -38,7 +41,7 @@ def get(name: str) -> None:
     """Print the value of one setting."""
     if name not in NAMES:
         parse_setting(name, "")  # refuses the name with the nearest one
-    click.echo(_shown(getattr(Settings.load(), name)))
+    click.echo(_cell(_shown(getattr(Settings.load(), name))))
 
 
 @command.command("set")
@@ -46,26 +49,25 @@ def get(name: str) -> None:
 @click.argument("value")
 def set_(name: str, value: str) -> None:
     """Write a setting to the configuration file. A running service reads it at its next start."""
-    import yaml
-
-    raw = yaml.safe_load(value) if name in ("sizes", "scheduling") else value
-    parse_setting(name, raw)
-    _write(Settings.load().config_file, name, int(value) if value.isdigit() else raw)
+    raw = _mapping(name, value) if name in _MAPPINGS else value
+    parsed = parse_setting(name, raw)
+    _write(name, raw if name in _MAPPINGS else parsed)
 
 
 @command.command("unset")
 @click.argument("name")
 def unset(name: str) -> None:
     """Remove a setting from the configuration file."""
-    if name not in NAMES:
+    # A name that only the file knows is what keeps every other command from reading it.
+    if name not in NAMES and name not in read_config(config_path()):
         parse_setting(name, "")
-    _write(Settings.load().config_file, name, None)
+    _write(name, None)
 
 
 @command.command("path")
 def path() -> None:
     """Print where the configuration file is."""
-    click.echo(str(Settings.load().config_file))
+    click.echo(str(config_path()))
 
 
 @command.command("kubeconfig")
@@ -90,14 +92,30 @@ def _shown(value: object) -> object:
     return str(value) if isinstance(value, Path) else plain(value)
 
 
-def _write(file: Path, name: str, value: object) -> None:
+def _cell(value: object) -> str:
+    """A value in a table: text as it is, nothing for none, anything else as JSON."""
+    if value is None or value == {}:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _mapping(name: str, text: str) -> object:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidInputError(
+            f"not valid YAML: {error}", field=name, expected="a mapping, as JSON or YAML"
+        ) from error
+
+
+def _write(name: str, value: object) -> None:
     """Change one setting and keep the others; the file is replaced whole, never half written."""
     import yaml
 
-    found = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
-    if not isinstance(found or {}, dict):
-        raise InvalidInputError("wrong shape", file=str(file), expected="a mapping of settings to values")
-    settings = dict(found or {})
+    file = config_path().resolve()  # a link to a file elsewhere stays one
+    settings = read_config(file)
     if value is None:
         settings.pop(name, None)
     else:
