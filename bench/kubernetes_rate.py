@@ -263,7 +263,8 @@ async def idle(client: KubeClient, kubeconfig: Path, pods: int, seconds: float) 
 
 async def all_running(client: KubeClient, namespace: str) -> None:
     """Wait until the pretended kubelets have started every pod: until then there is always something new."""
-    while (await client.list(PODS, namespace=namespace, fields={"status.phase": "Pending"})).items:  # noqa: ASYNC110
+    waiting = {"status.phase": "Pending"}
+    while (await client.list(PODS, namespace=namespace, fields=waiting)).items:  # noqa: ASYNC110  # nobody announces it
         await asyncio.sleep(5)
 
 

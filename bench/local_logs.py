@@ -32,7 +32,7 @@ async def main(size: int) -> None:
         begin = time.perf_counter()
         await asyncio.to_thread(subprocess.run, ["sh", "-c", f"{script} | cat > {directory}/bare"], check=True)
         bare = time.perf_counter() - begin
-        os.unlink(f"{directory}/bare")  # noqa: PTH108  (nothing else runs in this loop yet)
+        os.unlink(f"{directory}/bare")  # noqa: PTH108  # nothing else runs in this loop yet
         engine = LocalEngine(Path(directory) / "engine", clock=WallClock())
         news = NewsReader(engine)
         role = make_role(command=("sh", "-c", script), resources=Resources(cpu_millis=1000))

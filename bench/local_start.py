@@ -127,7 +127,7 @@ async def in_engine(rounds: int, where: str, directory: str | None) -> None:
 
 
 async def main(rounds: int) -> None:
-    if MEMORY.is_dir():  # noqa: ASYNC240  (nothing else runs yet)
+    if MEMORY.is_dir():  # noqa: ASYNC240  # nothing else runs yet
         await in_engine(rounds, "in memory", str(MEMORY))
     await in_engine(rounds, "on disk", None)
     jobs = await asyncio.to_thread(as_jobs, rounds)

@@ -111,7 +111,7 @@ async def measure_lists(store: Store, jobs: int) -> bool:
     print(f"  {'query':<30} {'found':>5} {'median':>9} {'worst':>9} {'ratio':>7}")
     for name, query in queries(jobs):
         found = len((await store.list(query)).jobs)
-        median, worst = await milliseconds(lambda query=query: store.list(query))  # type: ignore[misc]
+        median, worst = await milliseconds(lambda query=query: store.list(query))
         baseline = baseline or median
         good = good and median < LIMIT_MILLISECONDS
         print(f"  {name:<30} {found:>5} {median:>6.1f} ms {worst:>6.1f} ms {median / baseline:>6.1f}x")

@@ -5,7 +5,7 @@
 Bare, it trains alone. In a job `ps` replicas hold the model, workers train it, the chief watches and writes a result.
 """
 
-# ruff: noqa: E402 - the linear algebra library reads its settings when NumPy loads it
+# ruff: noqa: E402  # the linear algebra library reads its settings when NumPy loads it
 import os
 
 for library in ("OMP", "OPENBLAS", "MKL"):  # several workers share few cores: one thread each, before NumPy loads

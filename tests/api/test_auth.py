@@ -32,11 +32,11 @@ class _Request:
 
 
 def test_the_owner_is_known_by_name() -> None:
-    assert local_caller(_Request(_Wire(os.getuid()))).name == user_name(os.getuid())  # type: ignore[arg-type]
+    assert local_caller(_Request(_Wire(os.getuid()))).name == user_name(os.getuid())
 
 
 def test_root_may_ask() -> None:
-    assert local_caller(_Request(_Wire(0))).tenants is None  # type: ignore[arg-type]
+    assert local_caller(_Request(_Wire(0))).tenants is None
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_root_may_ask() -> None:
 )
 def test_others_are_refused(request_: _Request) -> None:
     with pytest.raises(PermissionDeniedError):
-        local_caller(request_)  # type: ignore[arg-type]
+        local_caller(request_)

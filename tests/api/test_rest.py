@@ -103,7 +103,7 @@ async def test_refusals_have_a_status_a_class_and_a_message(
 
 async def test_an_unknown_field_is_refused_by_its_path(session: aiohttp.ClientSession) -> None:
     body = job_to_plain(make_spec())
-    body["spec"]["rolse"] = {}  # type: ignore[index]
+    body["spec"]["rolse"] = {}
     async with session.post(JOBS, params={"id": "job-1"}, json=body) as answer:
         error = (await answer.json())["error"]
     assert error["facts"]["field"] == "spec.rolse"

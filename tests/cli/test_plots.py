@@ -73,7 +73,7 @@ def test_without_matplotlib_the_way_to_get_it_is_told(tmp_path: Path, monkeypatc
     def refuse(name: str, *rest: object) -> object:
         if name.startswith("matplotlib"):
             raise ImportError(name)
-        return real(name, *rest)  # type: ignore[arg-type]
+        return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(InvalidInputError, match=r"gangline\[plot\]"):

@@ -25,7 +25,7 @@ from gangline.testing.builders import START, make_running_job
         (3600, "1h"),
     ],
 )
-def test_durations(seconds: float, want: str) -> None:
+def test_a_duration_is_written_as_people_say_it(seconds: float, want: str) -> None:
     assert words.duration(seconds) == want
 
 
@@ -41,7 +41,7 @@ def test_durations(seconds: float, want: str) -> None:
         (200_000, "2d ago"),
     ],
 )
-def test_times_ago(elapsed: float, want: str) -> None:
+def test_a_time_is_written_as_how_long_ago_it_was(elapsed: float, want: str) -> None:
     assert words.ago(Timestamp(1000.0), Timestamp(1000.0 + elapsed)) == want
 
 
@@ -63,7 +63,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         words.read_duration(text, "--since")
 
 
-def test_amounts() -> None:
+def test_an_amount_is_written_as_people_say_it() -> None:
     resources = Resources(cpu_millis=1500, memory_mib=2048, gpu_millis=500, extended={"fpga": 1})
     assert words.amount(resources) == "1.5 CPU, 2 GiB, 0.5 GPU, 1 fpga"
 

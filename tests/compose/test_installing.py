@@ -73,4 +73,4 @@ class Contained:
     ],
 )
 async def test_what_an_uninstallation_deletes_is_counted(cluster: Contained, want: str) -> None:
-    assert str(await count_contents(cluster)) == want  # type: ignore[arg-type]  # the fake
+    assert str(await count_contents(cluster)) == want

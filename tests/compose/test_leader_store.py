@@ -12,7 +12,7 @@ POD = make_job(job_id="pod-1")
 
 @pytest.fixture
 def store() -> LeaderStore:
-    store = LeaderStore(None)  # type: ignore[arg-type]  # no test here may reach the cluster
+    store = LeaderStore(None)
     store.keep_pod(POD)
     return store
 

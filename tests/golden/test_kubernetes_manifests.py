@@ -165,7 +165,7 @@ def installation() -> list[object]:
 @pytest.mark.parametrize(
     "render", [training, data, solo, template, mpi, long_names, installation], ids=lambda each: each.__name__
 )
-def test_objects_are_as_written(render) -> None:  # type: ignore[no-untyped-def]  # one of the functions above
+def test_objects_are_as_written(render) -> None:
     file = FOLDER / f"{render.__name__}.json"
     text = json.dumps(render(), indent=2) + "\n"
     if not file.exists():

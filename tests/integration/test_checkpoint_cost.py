@@ -42,7 +42,7 @@ class Service:
 
     async def until(self, name: str, condition: Callable[[Job], bool]) -> Job:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not condition(job := await self.store.get(JobId(name))):  # noqa: ASYNC110  (nobody announces it)
+            while not condition(job := await self.store.get(JobId(name))):  # noqa: ASYNC110  # nobody announces it
                 await asyncio.sleep(0.02)
         return job
 

@@ -1,3 +1,5 @@
+"""The verbs of the client against a scripted server."""
+
 import json
 
 import pytest
@@ -56,7 +58,7 @@ async def test_empty_lists_may_be_null(script: ScriptedServer, client: KubeClien
         pytest.param(None, None, "default", id="then the client"),
     ],
 )
-async def test_namespace_of_a_new_object(
+async def test_a_new_object_goes_into_the_namespace_that_is_named_nearest(
     script: ScriptedServer, client: KubeClient, given: str | None, inside: str | None, want: str
 ) -> None:
     script.answer("POST", f"/api/v1/namespaces/{want}/configmaps", {"metadata": {"name": "x"}})
@@ -101,7 +103,7 @@ async def test_a_log_in_page_is_no_list(script: ScriptedServer, client: KubeClie
         await client.list(PODS)
 
 
-async def test_missing_object(client: KubeClient) -> None:
+async def test_an_object_that_is_not_there_is_not_found(client: KubeClient) -> None:
     with pytest.raises(NotFoundError):
         await client.get(PODS, "nothing")
 

@@ -1,3 +1,5 @@
+"""Tokens, certificates and plugins, and when each is read again."""
+
 import json
 import stat
 import sys

@@ -1,3 +1,5 @@
+"""A server's refusals as the narrowest error."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""The public names of gangline.kube are a promise."""
+
 import gangline.kube
 
 

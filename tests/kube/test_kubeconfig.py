@@ -1,3 +1,5 @@
+"""Kubeconfig files as kubectl reads them."""
+
 import base64
 from pathlib import Path
 from typing import Any

@@ -1,3 +1,5 @@
+"""Requests as values: paths, queries and bodies."""
+
 import json
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Commands within containers: their streams, their ends."""
+
 import asyncio
 import json
 from typing import Any

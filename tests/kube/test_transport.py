@@ -1,3 +1,5 @@
+"""What is tried again, how often, and what never is."""
+
 import random
 import ssl
 import subprocess
@@ -80,7 +82,7 @@ async def test_creating_waits_when_the_server_asks_for_patience(script: Scripted
     assert (await client.create(PODS, {"metadata": {"name": "p"}})).metadata.name == "p"
 
 
-async def test_patience_ends(script: ScriptedServer, client: KubeClient) -> None:
+async def test_a_server_that_stays_busy_is_given_up(script: ScriptedServer, client: KubeClient) -> None:
     script.refuse("GET", ONE, status=429, reason="TooManyRequests", headers={"Retry-After": "0"})
     with pytest.raises(ThrottledError):
         await client.get(PODS, "p")

@@ -1,3 +1,5 @@
+"""Lists and watches joined into one sequence of changes."""
+
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -33,7 +33,7 @@ def running(*endless: str, restart: Restart = Restart.GANG, **policy: object) ->
         make_role(name, retry=Retry.ALWAYS if name in endless else None, restart=restart)
         for name in ("chief", "ps", "worker")
     )
-    return make_running_job(make_spec(roles=roles, policy=Policy(max_attempts=3, **policy)))  # type: ignore[arg-type]  # fields vary
+    return make_running_job(make_spec(roles=roles, policy=Policy(max_attempts=3, **policy)))
 
 
 @pytest.mark.parametrize("restart", [Restart.GANG, Restart.REPLICA])

@@ -87,7 +87,7 @@ def _surplus(job: Job) -> tuple[ReplicaId, ...]:
 
 @given(specs, st.data())
 def test_no_sequence_of_events_breaks_an_invariant_or_loses_an_order(spec: object, data: st.DataObject) -> None:
-    job = make_job(spec)  # type: ignore[arg-type]  # drawn from specs
+    job = make_job(spec)
     at = float(START)
     for _ in range(data.draw(st.integers(1, 40))):
         at += data.draw(st.sampled_from([0.0, 0.5, 3.0]))

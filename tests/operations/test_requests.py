@@ -68,7 +68,7 @@ async def test_a_request_that_races_is_repeated_on_the_newest_record(
         if races:
             races -= 1
             await save(await office.store.get(job.id))
-        return await save(job, records)  # type: ignore[arg-type]
+        return await save(job, records)
 
     monkeypatch.setattr(office.store, "save", racing_save)
     assert (await operations.halt(office.desk(), DEFAULT_TENANT, "mnist")).phase is Phase.HALTED

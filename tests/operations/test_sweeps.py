@@ -66,7 +66,7 @@ async def test_an_id_that_belongs_to_another_sweep_is_refused(office: Office) ->
 )
 async def test_what_no_trial_could_run_is_refused_at_once(office: Office, spec: object, want: str) -> None:
     with pytest.raises(InvalidInputError, match=want):
-        await operations.submit_sweep(office.desk(), SWEEP, spec)  # type: ignore[arg-type]
+        await operations.submit_sweep(office.desk(), SWEEP, spec)
     assert await office.store.sweeps() == ()
 
 
@@ -75,7 +75,7 @@ async def test_a_report_holds_trials_and_what_they_reported(office: Office) -> N
     job_id = await begin(office)
     replica = ReplicaId(RoleName("worker"), 0)
     await office.store.add_metrics(
-        [Metric(job_id=job_id, replica=replica, name="accuracy", value=0.97, step=1, at=START)]  # type: ignore[arg-type]
+        [Metric(job_id=job_id, replica=replica, name="accuracy", value=0.97, step=1, at=START)]
     )
     report = await operations.get_sweep(office.desk(), DEFAULT_TENANT, "grid")
     assert [(trial.job.name, trial.result) for trial in report.trials] == [("grid-0", 0.97)]

@@ -56,7 +56,7 @@ def make_replica(servers: Sequence[str], index: int = 0, role: str = "worker") -
 def running_servers(number: int = 1, **settings: object) -> Iterator[tuple[str, ...]]:
     """Servers as threads of this process."""
     addresses = tuple(free_address() for _ in range(number))
-    with running_server_threads(addresses, addresses, ps.Settings(**settings)):  # type: ignore[arg-type]
+    with running_server_threads(addresses, addresses, ps.Settings(**settings)):
         yield addresses
 
 

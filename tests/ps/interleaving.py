@@ -73,7 +73,7 @@ class Turns:
             action()
         except Killed:
             pass
-        except BaseException as error:  # noqa: BLE001 - raised again by `run`
+        except BaseException as error:  # noqa: BLE001  # raised again by `run`
             self._errors.append(error)
             self._over.set()
         self._alive.remove(name)

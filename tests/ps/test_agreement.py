@@ -57,7 +57,7 @@ def test_a_worker_with_other_settings_is_refused(brought: dict[str, object], wan
         ps.connect(ZEROS, replica=make_replica(addresses), settings=MOMENTUM) as session,
     ):
         with pytest.raises(ps.SettingsError, match=want):
-            ps.connect(ZEROS, replica=make_replica(addresses, 1), settings=ps.Settings(**fields))  # type: ignore[arg-type]
+            ps.connect(ZEROS, replica=make_replica(addresses, 1), settings=ps.Settings(**fields))
 
         session.push_pull(ONES)
         assert session.progress().workers == ("worker-0",)

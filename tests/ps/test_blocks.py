@@ -1,3 +1,5 @@
+"""How a model is cut into blocks, and which server keeps which."""
+
 from itertools import pairwise
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""How far workers may run apart, and what a late push weighs."""
+
 import pytest
 
 from gangline.ps.consistency import Consistency, Mode, parse_consistency

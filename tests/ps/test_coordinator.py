@@ -1,3 +1,5 @@
+"""Who may pass, who is waited for, and who has left."""
+
 import msgspec
 import pytest
 
@@ -26,7 +28,7 @@ def make_coordinator(consistency: str = "async", *, address: str = "a:1") -> Coo
 
 
 def join(coordinator: Coordinator, worker: str, now: float = 0.0, **fields: object) -> Joined:
-    return coordinator.join(Join(worker, MODEL, 1, **fields), now)  # type: ignore[arg-type]
+    return coordinator.join(Join(worker, MODEL, 1, **fields), now)
 
 
 def test_a_slow_worker_holds_others_back_and_a_dead_one_does_not() -> None:

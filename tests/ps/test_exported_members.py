@@ -1,3 +1,5 @@
+"""The public names of gangline.ps are a promise, and imported when first used."""
+
 import subprocess
 import sys
 

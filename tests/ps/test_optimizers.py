@@ -1,3 +1,5 @@
+"""Each optimizer against its formula."""
+
 import numpy as np
 import pytest
 

@@ -280,7 +280,7 @@ def test_a_lead_that_was_removed_and_starts_again_takes_its_place_behind_the_oth
 def test_killed_processes_leave_no_shared_memory_and_no_socket(
     server: ServerProcess, start_worker: StartWorker, tmp_path: Path
 ) -> None:
-    before = set(os.listdir("/dev/shm"))  # noqa: PTH208 - names are all that is compared
+    before = set(os.listdir("/dev/shm"))  # noqa: PTH208  # names are all that is compared
     worker = start_worker(server, 0, str(tmp_path / "notes"), "100000", "1")
     wait_until((tmp_path / "notes").exists, "the worker trains")
 
@@ -288,7 +288,7 @@ def test_killed_processes_leave_no_shared_memory_and_no_socket(
     worker.wait()
     server.kill()
 
-    left = {name for name in set(os.listdir("/dev/shm")) - before if "gangline" in name}  # noqa: PTH208 - as above
+    left = {name for name in set(os.listdir("/dev/shm")) - before if "gangline" in name}  # noqa: PTH208  # as above
     assert not left
     assert server.address not in Path("/proc/net/unix").read_text()
 

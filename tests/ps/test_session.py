@@ -1,3 +1,5 @@
+"""A session as training code uses it, against servers in threads of this process."""
+
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -35,7 +37,7 @@ def together(*actions: Callable[[], object]) -> None:
     def guarded(action: Callable[[], object]) -> None:
         try:
             action()
-        except BaseException as error:  # noqa: BLE001 - raised again below
+        except BaseException as error:  # noqa: BLE001  # raised again below
             errors.append(error)
 
     threads = [threading.Thread(target=guarded, args=(action,)) for action in actions]
@@ -106,7 +108,7 @@ class ForeignArray:
         self._array = array
 
     def __dlpack__(self, **options: object) -> object:
-        return self._array.__dlpack__(**options)  # type: ignore[arg-type]
+        return self._array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._array.__dlpack_device__()

@@ -1,3 +1,5 @@
+"""Shards of the data: every example once an epoch, whoever dies."""
+
 import msgspec
 import numpy as np
 import pytest

@@ -1,3 +1,5 @@
+"""A server's checkpoint: one instant, whole or not used."""
+
 import os
 from pathlib import Path
 

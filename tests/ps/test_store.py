@@ -1,3 +1,5 @@
+"""What a server keeps: every push once, and the newest process only."""
+
 from typing import Any
 
 import numpy as np

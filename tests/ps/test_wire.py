@@ -1,3 +1,5 @@
+"""Frames on a socket."""
+
 import socket
 import threading
 

@@ -1,3 +1,5 @@
+"""Checkpoints: whole or absent, the newest found again, the oldest removed."""
+
 import json
 import os
 import signal

@@ -1,3 +1,5 @@
+"""The public names of gangline.runtime are a promise."""
+
 from gangline import runtime
 
 

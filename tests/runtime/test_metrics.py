@@ -1,3 +1,5 @@
+"""Numbers that training code reports, as lines of a file."""
+
 import json
 import subprocess
 import sys

@@ -1,3 +1,5 @@
+"""Waiting until the other replicas listen."""
+
 import socket
 import threading
 

@@ -1,3 +1,5 @@
+"""The environment contract, read into a value."""
+
 import json
 import subprocess
 import sys

@@ -1,3 +1,5 @@
+"""The notice that a replica is to stop."""
+
 import os
 import signal
 import threading

@@ -132,7 +132,7 @@ def running(
     ``slots`` says which GPU each index shares; ``checkpoint`` how many seconds ago it last saved its work.
     """
     per_role: Mapping[str, Mapping[str, int]]
-    per_role = on if any(isinstance(value, Mapping) for value in on.values()) else {waiting.spec.roles[0].name: on}  # type: ignore[assignment,dict-item]
+    per_role = on if any(isinstance(value, Mapping) for value in on.values()) else {waiting.spec.roles[0].name: on}
     statuses = []
     for name, places in per_role.items():
         spots = [spot for spot, count in places.items() for _ in range(count)]

@@ -305,7 +305,7 @@ PREFERENCES = [
 @pytest.mark.parametrize(
     "scenario", [*AMONG_THEMSELVES, *TOWARDS_OTHERS, *PREFERENCES], ids=lambda scenario: scenario.id
 )
-def test_company(scenario: Scenario) -> None:
+def test_replicas_are_placed_by_the_company_they_want(scenario: Scenario) -> None:
     scenario.check()
 
 

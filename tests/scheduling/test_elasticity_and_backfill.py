@@ -14,7 +14,7 @@ BEHIND = Constraint.RESERVATION
 
 def fill(name: str, count: int, on: str, **more: object) -> list:
     """``count`` running jobs of one GPU each on one node."""
-    return [running(job(f"{name}{i}", **more), {on: 1}) for i in range(count)]  # type: ignore[arg-type]
+    return [running(job(f"{name}{i}", **more), {on: 1}) for i in range(count)]
 
 
 DEFRAGMENTATION = [
@@ -313,5 +313,5 @@ BACKFILL = [
     [*DEFRAGMENTATION, *ELASTIC, *BACKFILL],
     ids=lambda scenario: scenario.id,
 )
-def test_growing_moving_and_passing(scenario: Scenario) -> None:
+def test_gangs_grow_move_and_pass_each_other_by_the_rules(scenario: Scenario) -> None:
     scenario.check()

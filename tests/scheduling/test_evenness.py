@@ -67,7 +67,7 @@ SCENARIOS = [
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.id)
-def test_evenness(scenario: Scenario) -> None:
+def test_replicas_are_spread_as_evenly_as_they_ask(scenario: Scenario) -> None:
     scenario.check()
 
 

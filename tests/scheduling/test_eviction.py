@@ -421,5 +421,5 @@ CEILINGS = [
 
 
 @pytest.mark.parametrize("scenario", [*PREEMPTION, *RECLAIM, *CEILINGS], ids=lambda scenario: scenario.id)
-def test_eviction(scenario: Scenario) -> None:
+def test_a_gang_is_stopped_only_for_one_with_a_better_claim(scenario: Scenario) -> None:
     scenario.check()

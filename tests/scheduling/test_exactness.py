@@ -193,7 +193,7 @@ def test_a_restart_does_not_forget_which_gpu_is_shared() -> None:
     after = cycle(machine, [*held, whole], policies=ALONE)
     assert not after.starts
     beside = cycle(machine, [*held, job("beside", role(gpus=0.6))], policies=ALONE)
-    assert beside.starts[0].gpu_slots.popitem()[1] == slots[JobId("long")]  # type: ignore[attr-defined]
+    assert beside.starts[0].gpu_slots.popitem()[1] == slots[JobId("long")]
 
 
 def test_a_record_without_a_slot_is_placed_around_those_that_have_one() -> None:

@@ -412,5 +412,5 @@ TOPOLOGIES = [
     [*GANGS, *PACKING, *RULES, *FRACTIONS, *TOPOLOGIES],
     ids=lambda scenario: scenario.id,
 )
-def test_placement(scenario: Scenario) -> None:
+def test_a_gang_is_placed_whole_and_where_its_policy_prefers(scenario: Scenario) -> None:
     scenario.check()

@@ -213,5 +213,5 @@ def test_a_gang_that_keeps_away_is_first_in_line_until_the_others_are_gone() -> 
     [*APART, *NEIGHBOURHOOD],
     ids=lambda scenario: scenario.id,
 )
-def test_neighbours(scenario: Scenario) -> None:
+def test_a_gang_goes_where_its_neighbours_allow_it(scenario: Scenario) -> None:
     scenario.check()

@@ -85,7 +85,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[Node], list[Job], tuple[Queue, ...]]:
 
 
 def demand_of(each: Job, replica_role: str) -> tuple[int, int]:
-    resources = each.spec.role(replica_role).resources  # type: ignore[arg-type]
+    resources = each.spec.role(replica_role).resources
     return resources.cpu_millis, resources.gpu_millis
 
 
@@ -277,7 +277,7 @@ def test_no_guarantee_is_violated_by_an_eviction_for_another_queue(
         gone = [
             eviction.job_id
             for eviction in decision.evictions
-            if by_id[eviction.job_id].spec.queue == each.name and by_id[eviction.beneficiary].spec.queue != each.name  # type: ignore[index]
+            if by_id[eviction.job_id].spec.queue == each.name and by_id[eviction.beneficiary].spec.queue != each.name
         ]
         lost = sum(demand_of(by_id[name], status.id.role)[1] for name in gone for status in by_id[name].replicas)
         if lost:
@@ -298,7 +298,7 @@ def test_a_gang_that_has_waited_too_long_is_passed_by_nobody(nodes: list[Node], 
     ]
     passer = job("passer", role(1, gpus=0), age=0, expected_seconds=1.0, priority=1)
     decision = cycle(nodes, [*blocker, old, passer], policies=policies)
-    if "first" in decision.explanations and decision.explanations["first"].constraint is Constraint.RESOURCES:  # type: ignore[index]
+    if "first" in decision.explanations and decision.explanations["first"].constraint is Constraint.RESOURCES:
         allowed = {
             one.name
             for one in nodes

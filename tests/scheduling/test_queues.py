@@ -215,5 +215,5 @@ QUEUES = [
 
 
 @pytest.mark.parametrize("scenario", QUEUES, ids=lambda scenario: scenario.id)
-def test_queues(scenario: Scenario) -> None:
+def test_queues_share_as_their_tree_says(scenario: Scenario) -> None:
     scenario.check()

@@ -106,7 +106,7 @@ def test_a_cycle_with_many_singles_does_use_the_ranking() -> None:
     class Counting(Pack):
         def score_one(self, free: object, capacity: object) -> float:
             asked.append(1)
-            return super().score_one(free, capacity)  # type: ignore[arg-type]
+            return super().score_one(free, capacity)
 
     decision = cycle([node("n0", gpus=64), node("n1", gpus=64)], jobs, policies=Policies(pack=Counting()))
     assert len(decision.starts) == len(jobs)

@@ -50,7 +50,7 @@ class ScriptedClient:
 
 
 def drill(client: ScriptedClient, periods: dict[str, float], **options: object) -> list[tuple[float, str]]:
-    strikes = disturb(cast(Client, client), "mnist", periods, now=client.now, **options)  # type: ignore[arg-type]
+    strikes = disturb(cast(Client, client), "mnist", periods, now=client.now, **options)
     return [(strike.after_seconds, strike.role) for strike in strikes]
 
 

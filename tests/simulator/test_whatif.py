@@ -17,7 +17,7 @@ def state(*jobs: Job, count: int = 1) -> State:
 
 def starts(given: State, wanted: Sequence[str] | None = None) -> dict[str, float]:
     """Seconds from now until every job starts that does."""
-    found = forecast(given, wanted=wanted)  # type: ignore[arg-type]  # names are ids here
+    found = forecast(given, wanted=wanted)
     return {name: launch.at - NOW for name, launch in found.launches.items()}
 
 
@@ -61,14 +61,14 @@ def test_surplus_is_given_up_before_anybody_stops() -> None:
     wide = running(job("wide", role(8, minimum=2)), {"n0": 8})
     found = forecast(state(wide, job("a", role(4))))
     assert [(stop.job_id, stop.whole) for stop in found.stops] == [("wide", False)]
-    assert found.launches["a"].at == NOW  # type: ignore[index]  # names are ids here
+    assert found.launches["a"].at == NOW
 
 
 def test_a_job_that_never_starts_ends_the_look_ahead() -> None:
     found = forecast(state(job("huge", role(9)), job("a")))
     assert set(found.launches) == {"a"}
     assert not found.exhausted
-    assert found.explanations["huge"].constraint is Constraint.TOO_LARGE  # type: ignore[index]
+    assert found.explanations["huge"].constraint is Constraint.TOO_LARGE
 
 
 def test_a_look_ahead_that_was_cut_short_says_so() -> None:

@@ -152,7 +152,7 @@ def test_bad_parameters_are_refused(name: str, values: tuple[str, ...], want: st
     ],
 )
 def test_a_sweep_says_where_it_is(fields: dict[str, object], want: str) -> None:
-    assert make_sweep(**fields).state == want  # type: ignore[arg-type]
+    assert make_sweep(**fields).state == want
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def unbroken(
 
     A service that stops in good order ends its streams as if they were whole; so ``over`` is asked at each end.
     """
-    begin: Callable[[], Iterator[T]] = lambda: stream  # noqa: E731  (the first of several ways to begin)
+    begin: Callable[[], Iterator[T]] = lambda: stream  # noqa: E731  # the first of several ways to begin
     while True:
         try:
             yield from begin()

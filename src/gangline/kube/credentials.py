@@ -66,7 +66,7 @@ class FixedCredential:
 
 def wall_clock() -> datetime:
     """Return the time credentials expire by, which others set; callers with a clock of their own hand it in."""
-    return datetime.now(UTC)  # noqa: TID251 - expiry is wall-clock time decided outside Gangline
+    return datetime.now(UTC)  # noqa: TID251  # expiry is wall-clock time decided outside Gangline
 
 
 class TokenFile:

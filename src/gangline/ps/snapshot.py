@@ -117,7 +117,7 @@ class Snapshots:
         try:
             self._checkpoints.save(self._next, write)
             self._next += 1
-        except BaseException as error:  # noqa: BLE001 - handed to the server's thread, which raises it
+        except BaseException as error:  # noqa: BLE001  # handed to the server's thread, which raises it
             self._error = error
 
 

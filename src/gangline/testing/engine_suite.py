@@ -116,7 +116,8 @@ class EngineSubject(ABC):
     async def lines(self, **query: object) -> list[LogLine]:
         """Read logs of the suite's job to their end."""
         job_id = JobId(str(query.pop("job_id", "job-1")))
-        return [line async for line in self.engine.logs(LogQuery(job_id=job_id, **query))]  # type: ignore[arg-type]
+        wanted = LogQuery(job_id=job_id, **query)  # type: ignore[arg-type]  # fields of a query, by name
+        return [line async for line in self.engine.logs(wanted)]
 
 
 def place(spec: JobSpec, node: NodeName, *, job_id: str = "job-1", attempt: int = 1) -> Gang:
@@ -135,7 +136,7 @@ def with_replicas(gang: Gang, replicas: Sequence[GangReplica]) -> Gang:
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
     """Wait until something holds that nobody announces."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await condition():  # noqa: ASYNC110  (there is no event to wait for)
+        while not await condition():  # noqa: ASYNC110  # there is no event to wait for
             await asyncio.sleep(0.02)
 
 

@@ -38,7 +38,7 @@ class TestEveryKind:
             ("JAXJob", "Worker", Framework.JAX, 6666, Restart.NEVER, Success.ALL),
         ],
     )
-    def test_defaults(
+    def test_what_is_not_said_is_as_upstream_has_it(
         self,
         job: Builder,
         replica: Builder,
@@ -95,7 +95,7 @@ class TestRestart:
             ("ExitCode", Restart.GANG, Retry.SIGNALS, ENDLESS + 1),
         ],
     )
-    def test_restart_policies(
+    def test_a_restart_policy_says_who_is_started_again_and_how_often(
         self, job: Builder, replica: Builder, policy: str, restart: Restart, retry: Retry, attempts: int
     ) -> None:
         spec = translate(job("TFJob", {"Worker": replica(restart=policy)})).spec
@@ -150,7 +150,7 @@ class TestRestart:
 
 
 class TestRunPolicy:
-    def test_every_field(self, job: Builder, replica: Builder) -> None:
+    def test_every_field_of_the_run_policy_is_translated(self, job: Builder, replica: Builder) -> None:
         policy = {
             "cleanPodPolicy": "All",
             "ttlSecondsAfterFinished": 60,
@@ -241,7 +241,7 @@ spec:
 
 
 class TestPyTorch:
-    def test_elastic_workers(self, job: Builder, replica: Builder) -> None:
+    def test_elastic_workers_get_bounds_and_a_rendezvous(self, job: Builder, replica: Builder) -> None:
         elastic = {
             "minReplicas": 1,
             "maxReplicas": 4,
@@ -272,7 +272,7 @@ class TestPyTorch:
         ("policy", "want"),
         [({}, (2, 2)), ({"minReplicas": 1}, (1, 2)), ({"maxReplicas": 5}, (2, 5)), ({"minReplicas": 2}, (2, 2))],
     )
-    def test_missing_bounds(
+    def test_a_missing_bound_is_the_number_of_replicas(
         self, job: Builder, replica: Builder, policy: dict[str, int], want: tuple[int, int]
     ) -> None:
         (worker,) = translate(job("PyTorchJob", {"Worker": replica("PyTorchJob", 2)}, elasticPolicy=policy)).spec.roles
@@ -338,7 +338,7 @@ class TestMpi:
         assert [role.command for role in spec.roles] == [("python", "train.py")]
 
 
-def test_paddle_elasticity(job: Builder, replica: Builder) -> None:
+def test_an_elastic_paddle_job_has_bounds_and_restarts(job: Builder, replica: Builder) -> None:
     policy = {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 5}
     spec = translate(job("PaddleJob", {"Worker": replica("PaddleJob", 2)}, elasticPolicy=policy)).spec
     assert (spec.roles[0].least, spec.roles[0].most, spec.env) == (1, 3, {"PADDLE_MAX_RESTART": "5"})

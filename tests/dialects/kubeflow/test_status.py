@@ -118,7 +118,7 @@ class TestConditions:
             ("DeadlineExceeded", 0, 1, "Job mnist has failed because it was active longer than specified deadline"),
         ],
     )
-    def test_failures(
+    def test_a_failure_is_told_in_the_words_of_upstream(
         self, job: Builder, replica: Builder, reason: str, failures: int, limit: int, message: str
     ) -> None:
         worker = replica(count=2, restart="OnFailure" if limit > 1 else "Never")
@@ -164,7 +164,7 @@ class TestConditions:
         ]
 
     def test_times_of_a_condition_are_when_it_was_entered(self, tf_job: JobSpec) -> None:
-        running = job_to_status(live(tf_job, SMOOTH))["conditions"][1]  # type: ignore[index]  # status is plain data
+        running = job_to_status(live(tf_job, SMOOTH))["conditions"][1]
         assert running["lastTransitionTime"] == running["lastUpdateTime"] == "2023-11-14T22:13:22Z"
 
 

@@ -195,7 +195,7 @@ spec:
         job = read_job("metadata: {name: a}\nspec: {command: x, env: {AT: 12:30:45, DAY: 2024-01-02, MASK: 0755}}")
         assert job.env == {"AT": "12:30:45", "DAY": "2024-01-02", "MASK": "0755"}
 
-    def test_framework_names(self) -> None:
+    def test_every_framework_is_known_by_its_name(self) -> None:
         for framework in Framework:
             assert job_from_plain(minimal(framework=framework.value)).framework is framework
 

@@ -10,7 +10,7 @@ COMMAND = ("python", "train.py")
 
 
 def form(**options: object) -> ShortForm:
-    return ShortForm(command=COMMAND, suffix="7f3a", **options)  # type: ignore[arg-type]  # options are the test's own
+    return ShortForm(command=COMMAND, suffix="7f3a", **options)
 
 
 def test_workers_and_servers_from_options() -> None:

@@ -36,7 +36,9 @@ def make_pod(**spec: Any) -> Pod:
         pytest.param({"containers": [container("1", "1")]}, (1000, 1), id="a byte takes a whole MiB"),
     ],
 )
-def test_pod_requests(spec: dict[str, Any], want: tuple[int, int]) -> None:
+def test_a_pod_takes_what_its_containers_ask_for_as_kubernetes_counts_it(
+    spec: dict[str, Any], want: tuple[int, int]
+) -> None:
     requests = pod_requests(make_pod(**spec))
     assert (requests.cpu_millis, requests.memory_mib) == want
 

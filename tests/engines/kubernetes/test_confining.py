@@ -36,7 +36,7 @@ class Cluster(Storage):
         self.reads += 1
         if self.away:
             raise KubeError("away")
-        return await super().get(*arguments, **fields)  # type: ignore[arg-type]  # handed on as it is
+        return await super().get(*arguments, **fields)
 
 
 class Subject:
@@ -46,7 +46,7 @@ class Subject:
         self.errands = Errands()
         self.changed = asyncio.Event()
         self.confinement = Confinement(
-            Volumes(cluster),  # type: ignore[arg-type]  # the fake
+            Volumes(cluster),
             self.errands,
             namespace_of=str,
             changed=self.changed.set,

@@ -28,7 +28,7 @@ class Life:
         self.cluster = cluster
         self.store = store
         self.clock = FakeClock()
-        self.engine = KubernetesEngine(cluster, clock=self.clock)  # type: ignore[arg-type]  # the fake
+        self.engine = KubernetesEngine(cluster, clock=self.clock)
         self.controller = Controller(store=store, engine=self.engine, clock=self.clock)
 
     async def live(self, condition: Callable[[Job | None], bool]) -> bool:
@@ -75,7 +75,7 @@ async def new_world(
     return FakeCluster(), store
 
 
-def deaths() -> list[pytest.param]:  # type: ignore[valid-type]  # pytest has no name for it
+def deaths() -> list[pytest.param]:
     return [pytest.param(effect, id="after its effect" if effect else "before its effect") for effect in (False, True)]
 
 

@@ -35,7 +35,7 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 async def engine(cluster: FakeCluster) -> AsyncIterator[KubernetesEngine]:
-    engine = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    engine = KubernetesEngine(cluster, clock=FakeClock())
     yield engine
     await engine.close()
 
@@ -57,12 +57,12 @@ async def test_pods_of_others_count_as_used(cluster: FakeCluster, engine: Kubern
 
 
 async def test_own_pods_are_not_foreign_but_those_of_a_gang_nobody_ordered_are(cluster: FakeCluster) -> None:
-    first = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    first = KubernetesEngine(cluster, clock=FakeClock())
     await first.run(make_gang())
     await settled()
     assert (await first.nodes())[0].foreign.cpu_millis == 0
     await first.close()
-    second = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    second = KubernetesEngine(cluster, clock=FakeClock())
     assert (await second.nodes())[0].foreign.cpu_millis == 6000
     await second.run(make_gang())
     assert (await second.nodes())[0].foreign.cpu_millis == 0

@@ -23,7 +23,7 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 async def engine(cluster: FakeCluster) -> AsyncIterator[KubernetesEngine]:
-    engine = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    engine = KubernetesEngine(cluster, clock=FakeClock())
     yield engine
     await engine.close()
 

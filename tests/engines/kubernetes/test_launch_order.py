@@ -78,7 +78,7 @@ async def engine(cluster: FakeCluster) -> AsyncIterator[KubernetesEngine]:
 
 
 def new_engine(cluster: FakeCluster) -> KubernetesEngine:
-    return KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    return KubernetesEngine(cluster, clock=FakeClock())
 
 
 async def settled() -> None:

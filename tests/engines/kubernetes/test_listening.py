@@ -50,7 +50,7 @@ class Ear:
         self.steps: list[int | None] = []
         self.heard = asyncio.Event()
         self.listener = Listener(
-            kubelet,  # type: ignore[arg-type]  # the fake
+            kubelet,
             errands,
             report=self.hear,
             concurrency=4,

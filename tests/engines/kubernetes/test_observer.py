@@ -44,10 +44,10 @@ def observer(cluster: FakeCluster, *jobs: Job) -> KubernetesObserver:
         return list(jobs)
 
     return KubernetesObserver(
-        cluster,  # type: ignore[arg-type]  # the fake
+        cluster,
         clock=FakeClock(),
         namespace=TENANT,
-        owners=None,  # type: ignore[arg-type]  # nothing is sent
+        owners=None,
         code_directory=Path(),
         holding=holding,
         refusal=lambda error: error,

@@ -32,7 +32,7 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 async def engine(cluster: FakeCluster) -> AsyncIterator[KubernetesEngine]:
-    engine = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    engine = KubernetesEngine(cluster, clock=FakeClock())
     yield engine
     await engine.close()
 
@@ -90,11 +90,11 @@ async def test_results_that_vanish_with_their_pod_are_missed(cluster: FakeCluste
 
 
 async def test_a_controller_that_begins_anew_finds_the_results_stored(cluster: FakeCluster) -> None:
-    first = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    first = KubernetesEngine(cluster, clock=FakeClock())
     lead = await finished(cluster, first)
     await first.close()
     report(cluster, lead, main=ended(0), gangline_outputs=ended(0))
-    second = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    second = KubernetesEngine(cluster, clock=FakeClock())
     news = NewsReader(second)
     await second.finish(GANG)
     await news.wait_for(OutputsStored)

@@ -19,7 +19,7 @@ class Replica:
 
     def __init__(self, directory: Path, name: str = "worker-0", *, file_bytes: int = 1 << 20, files: int = 100) -> None:
         self.at = 0
-        clock = lambda: self.at * SECOND  # noqa: E731  (a clock of one line)
+        clock = lambda: self.at * SECOND  # noqa: E731  # a clock of one line
         self._writer = LogWriter(str(directory), name, file_bytes=file_bytes, file_count=files, clock_ns=clock)
 
     def say(self, at: int, *texts: bytes, stream: str = "stdout") -> None:

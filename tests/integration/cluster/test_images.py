@@ -25,9 +25,9 @@ def test_archive_is_what_a_runtime_loads(tmp_path: Path) -> None:
     source = tmp_path / "tool"
     source.write_bytes(b"program")
     with tarfile.open(make_image(source).archive()) as archive:
-        manifest = json.load(archive.extractfile("manifest.json"))[0]  # type: ignore[arg-type]
-        configuration = archive.extractfile(manifest["Config"]).read()  # type: ignore[union-attr]
-        layers = [archive.extractfile(name).read() for name in manifest["Layers"]]  # type: ignore[union-attr]
+        manifest = json.load(archive.extractfile("manifest.json"))[0]
+        configuration = archive.extractfile(manifest["Config"]).read()
+        layers = [archive.extractfile(name).read() for name in manifest["Layers"]]
     assert manifest["RepoTags"] == ["example.local/tool:1"]
     assert manifest["Config"] == hashlib.sha256(configuration).hexdigest() + ".json"
     document = json.loads(configuration)

@@ -207,12 +207,12 @@ async def test_a_killed_controller_leaves_no_group_half_bound(world: ForeignWorl
             await asyncio.Event().wait()  # the controller never gets to the rest
         await bind(*arguments, **fields)
 
-    world.client.bind = bind_and_die  # type: ignore[method-assign]  # the process boundary of a crash
+    world.client.bind = bind_and_die
     for number in range(4):
         await join(world, GroupKind.VOLCANO, f"member-{number}")
     before = await world.until_bound(2)
     await world.kill()
-    world.client.bind = bind  # type: ignore[method-assign]  # a new life
+    world.client.bind = bind
     uids = {pod.metadata.name: pod.metadata.uid for pod in await world.pods()}
     await world.restart()
     after = await world.until_bound(4)

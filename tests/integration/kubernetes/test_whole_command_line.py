@@ -85,7 +85,7 @@ async def tenants(kubernetes_client: KubeClient) -> AsyncIterator[tuple[str, str
     names = tuple(f"{colour}-{uuid.uuid4().hex[:8]}" for colour in ("red", "blue"))
     for name in names:
         await kubernetes_client.create(NAMESPACES, {"metadata": {"name": name}})
-    yield names  # type: ignore[misc]  # two names were made
+    yield names
     for name in names:
         await release_jobs(kubernetes_client, name)
         await kubernetes_client.delete_all(PODS, labels=None, namespace=name, grace_seconds=0)

@@ -42,11 +42,11 @@ THEIRS = {"name": "pytorchjobs", "categories": ["all"]}
     ],
 )
 async def test_marks_and_rights_together_make_a_kind_ours(cluster: Cluster, plurals: list[str]) -> None:
-    kinds = await kubeflow_kinds(cluster, namespace=None)  # type: ignore[arg-type]  # two methods are all it needs
+    kinds = await kubeflow_kinds(cluster, namespace=None)
     assert [kind.resource.plural for kind in kinds] == plurals
 
 
 async def test_rights_are_asked_for_where_they_are_needed() -> None:
     cluster = Cluster(OURS)
-    await kubeflow_kinds(cluster, namespace="red")  # type: ignore[arg-type]  # two methods are all it needs
+    await kubeflow_kinds(cluster, namespace="red")
     assert cluster.asked == [{"group": "kubeflow.org", "resource": "tfjobs", "verb": "list", "namespace": "red"}]

@@ -161,7 +161,7 @@ def test_the_status_tells_people_where_the_job_is() -> None:
     ],
     ids=["plain", "rich"],
 )
-def test_queues_survive(queue: Queue) -> None:
+def test_a_queue_survives_being_written_and_read(queue: Queue) -> None:
     assert object_to_queue(stored(queue_to_object(queue, name="p-a")), name="a") == queue
 
 

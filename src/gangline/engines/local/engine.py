@@ -194,7 +194,7 @@ class LocalEngine:
     async def _serve(self, link: GangLink) -> None:
         try:
             await link.serve()
-        except Exception as error:  # noqa: BLE001  (a defect; whoever reads the events must not wait for ever)
+        except Exception as error:  # noqa: BLE001  # a defect; whoever reads the events must not wait for ever
             self._news.put_nowait(error)
             return
         for address in link.addresses:

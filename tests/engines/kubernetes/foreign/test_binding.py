@@ -75,7 +75,7 @@ def cluster() -> BindingCluster:
 
 
 def open_engine(cluster: FakeCluster) -> KubernetesEngine:
-    return KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
+    return KubernetesEngine(cluster, clock=FakeClock())
 
 
 def nodes_of(cluster: FakeCluster) -> dict[str, str]:

@@ -75,7 +75,7 @@ class Book:
     def __init__(self) -> None:
         self.memory = Memory()
         self.changes: list[Recorded] = []
-        self.records = RecordBook(None, namespace=None, changed=self.changes.append)  # type: ignore[arg-type]  # no object is written
+        self.records = RecordBook(None, namespace=None, changed=self.changes.append)
         self.records.open(self.memory, self.memory)
         pod = make_pod("a")
         member = Member(pod=pod, wish=wish_of(pod))

@@ -28,7 +28,7 @@ def group(kind: GroupKind) -> Group:
         pytest.param("=Succeeded =Succeeded", False, "Completed", "Finished", id="done"),
     ],
 )
-def test_phases(phases: str, recorded: bool, volcano: str, plugins: str) -> None:
+def test_the_phase_of_a_group_follows_from_its_pods(phases: str, recorded: bool, volcano: str, plugins: str) -> None:
     pods = [
         make_pod(f"pod-{number}", node="n" if word.startswith("=") else "", phase=word.lstrip("="))
         for number, word in enumerate(phases.split())

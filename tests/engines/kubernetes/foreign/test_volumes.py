@@ -77,7 +77,7 @@ def storage() -> Storage:
 
 @pytest.fixture
 def volumes(storage: Storage) -> Volumes:
-    return Volumes(storage)  # type: ignore[arg-type]  # the fake
+    return Volumes(storage)
 
 
 async def allowed(volumes: Volumes) -> list[str]:

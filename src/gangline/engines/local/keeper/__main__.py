@@ -35,7 +35,7 @@ def main() -> None:
     os.setsid()
     try:
         keeper = _take_charge(directory, name, start_now="start" in wishes)
-    except Exception as error:  # noqa: BLE001  (the caller is told whatever it is)
+    except Exception as error:  # noqa: BLE001  # the caller is told whatever it is
         os.write(writing, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     os.close(writing)
@@ -43,7 +43,7 @@ def main() -> None:
         os._exit(0)
     try:
         keeper.run()
-    except BaseException:  # noqa: BLE001  (the last words of a process that ends next)
+    except BaseException:  # noqa: BLE001  # the last words of a process that ends next
         traceback.print_exc()
         os._exit(1)
     os._exit(0)
