@@ -8,6 +8,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
@@ -45,6 +46,9 @@ WORKER_0 = ReplicaId(RoleName("worker"), 0)
 
 class StoreSuite:
     """What every store must do."""
+
+    many: ClassVar[int] = 1203
+    """More jobs than the store reads at once."""
 
     @pytest.fixture
     def store(self) -> Store | AsyncIterator[Store]:
@@ -262,7 +266,7 @@ class StoreSuite:
 
     async def test_unfinished_streams_more_than_a_few_jobs(self, store: Store) -> None:
         """Each of them once, while the reader changes them."""
-        want_ids = {f"job-{number}" for number in range(1203)}
+        want_ids = {f"job-{number}" for number in range(self.many)}
         await asyncio.gather(*(store.create(make_job(job_id=job_id, name=job_id)) for job_id in want_ids))
         seen = []
         async for job in store.unfinished():

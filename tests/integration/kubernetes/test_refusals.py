@@ -19,7 +19,7 @@ QUOTAS = Resource(plural="resourcequotas", kind="ResourceQuota", type=GenericObj
 
 
 def templated(spec: dict[str, object]) -> RoleSpec:
-    container = {"name": "main", "image": BUSYBOX, **spec.pop("main", {})}  # type: ignore[dict-item]
+    container = {"name": "main", "image": BUSYBOX, **spec.pop("main", {})}
     return make_role(
         command=("sh", "-c", SERVE),
         resources=SMALL,
@@ -61,7 +61,7 @@ CASES = {
 @pytest.mark.parametrize(("role", "want_reason", "want_text"), CASES.values(), ids=CASES)
 async def test_a_bad_job_fails_with_its_reason(world: World, role: RoleSpec, want_reason: str, want_text: str) -> None:
     job_id = await world.submit(role, policy=ONE_TRY)
-    job = await world.phase(job_id, Phase.FAILED, seconds=45)
+    job = await world.phase(job_id, Phase.FAILED)
     assert job.reason == want_reason
     assert want_text in job.message
     await world.until(job_id, lambda job: not job.holding)

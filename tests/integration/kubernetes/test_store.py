@@ -35,6 +35,8 @@ async def store(kubernetes_client: KubeClient) -> AsyncIterator[KubernetesStore]
 
 
 class TestKubernetesStore(store_suite.StoreSuite):
+    many = 503  # the client reads pages of 500, and every job is an object to make and to delete
+
     @pytest.fixture
     async def store(self, store: KubernetesStore) -> Store:
         return store

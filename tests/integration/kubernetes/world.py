@@ -20,7 +20,7 @@ from gangline.testing.builders import make_job, make_role
 from gangline.testing.cluster import BUSYBOX
 from tests.integration.kubernetes.subject import SMALL
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 OBEDIENT = "trap 'exit 143' TERM; sleep 1000 & wait"
 """Runs until it is stopped. A bare sleep is deaf as the first process of a container: each end would take its grace."""
 SERVE = f"echo serving; {OBEDIENT}"
@@ -95,7 +95,7 @@ class World:
         """Submit a job of these roles."""
         job_id = job_id or f"{self.namespace}-{name}"
         fields.setdefault("policy", Policy(grace_seconds=2.0, backoff_seconds=0.1, max_attempts=3))
-        spec = JobSpec(name=name, roles=roles, tenant=Tenant(self.namespace), **fields)  # type: ignore[arg-type]
+        spec = JobSpec(name=name, roles=roles, tenant=Tenant(self.namespace), **fields)
         job = make_job(spec, job_id=job_id, at=self.clock.now())
         await self.store.create(job)
         self.controller.changed(job.id)
