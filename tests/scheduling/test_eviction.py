@@ -56,6 +56,17 @@ PREEMPTION = [
         waits={"j": RESOURCES},
     ),
     Scenario(
+        "only who is on nodes that help is stopped",
+        [node("n0", kind="h200"), node("n1")],
+        [
+            running(job("x", role(8), priority=10), {"n0": 8}),
+            running(job("y", role(8), priority=10), {"n1": 8}),
+            job("j", role(8), kinds=["a100"]),
+        ],
+        waits={"j": MAKING_ROOM},
+        evicts={"y": "j"},
+    ),
+    Scenario(
         "no more than needed",
         nodes(1),
         [*fill("x", 8, "n0", priority=10), job("j", role(2))],
