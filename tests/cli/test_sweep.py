@@ -144,4 +144,4 @@ def test_chaos_kills_and_tells_whom(here: Here) -> None:
     code, told, said = here("chaos", "victim", "--kill", "worker=100ms", "--seed", "1")
     assert code == 0
     assert "killed worker-0" in told
-    assert said.endswith("killed 1 replicas; victim is FAILED\n")
+    assert said.endswith("killed 1 replica; victim is FAILED\n")

@@ -45,6 +45,11 @@ def test_a_time_is_written_as_how_long_ago_it_was(elapsed: float, want: str) -> 
     assert words.ago(Timestamp(1000.0), Timestamp(1000.0 + elapsed)) == want
 
 
+@pytest.mark.parametrize(("number", "want"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs")])
+def test_a_number_of_things_is_written_as_people_say_it(number: int, want: str) -> None:
+    assert words.counted(number, "job") == want
+
+
 def test_a_time_that_never_was() -> None:
     assert words.ago(None, Timestamp(0.0)) == "-"
 

@@ -11,6 +11,11 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw]?)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
+def counted(number: int, noun: str) -> str:
+    """Write so many of something: '1 job', '2 jobs'."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """Write a duration with its two largest units: 45s, 3m 20s, 2h 5m, 4d 3h."""
     rest = max(0.0, seconds)

@@ -51,4 +51,4 @@ def command(
             killed += 1
             click.echo(f"{strike.after_seconds:6.1f} s  killed {strike.replica}")
     found = client.get(job)
-    terminal.say(f"killed {killed} replicas; {found.name} is {found.phase}")
+    terminal.say(f"killed {words.counted(killed, 'replica')}; {found.name} is {found.phase}")

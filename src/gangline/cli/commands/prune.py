@@ -20,4 +20,4 @@ def command(ctx: click.Context, older_than: str, tenant: str | None) -> None:
     names = connect(ctx, tenant=tenant).prune(finished_before=Timestamp(terminal.now() - seconds))
     for name in names:
         click.echo(name)
-    terminal.say(f"{len(names)} jobs deleted" if names else "nothing to delete")
+    terminal.say(f"{words.counted(len(names), 'job')} deleted" if names else "nothing to delete")

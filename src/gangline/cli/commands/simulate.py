@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from gangline.cli import terminal
+from gangline.cli import terminal, words
 from gangline.cli.documents import json_text
 from gangline.cli.options import Output, output_option
 
@@ -70,7 +70,8 @@ def command(
     nodes = parse_nodes(*described) or workload.nodes
     outcomes = {}
     for name in names or ("ours",):
-        terminal.say(f"simulating {len(workload.arrivals)} jobs on {len(nodes)} nodes by {name}")
+        size = f"{words.counted(len(workload.arrivals), 'job')} on {words.counted(len(nodes), 'node')}"
+        terminal.say(f"simulating {size} by {name}")
         outcomes[name] = workload.run(RULES[name], nodes)
     summaries = {name: summarise(outcome, nodes) for name, outcome in outcomes.items()}
     click.echo(json_text(summaries) if output == Output.JSON else table(summaries))
