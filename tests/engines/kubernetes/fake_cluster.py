@@ -130,12 +130,17 @@ class FakeCluster:
         return self._read(resource, name)
 
     async def list(
-        self, resource: Resource[Any], labels: Mapping[str, str] | str | None = None, **_: object
+        self,
+        resource: Resource[Any],
+        labels: Mapping[str, str] | str | None = None,
+        fields: Mapping[str, str] | None = None,
+        **_: object,
     ) -> ObjectList[Any]:
-        """Read all that bear the labels."""
+        """Read all that bear the labels, or the one of a name."""
         self._check_alive()
         wanted = labels.items() if isinstance(labels, Mapping) else set()
-        found = [self._read(resource, name) for name in self.names(resource.plural)]
+        named = (fields or {}).get("metadata.name")
+        found = [self._read(resource, name) for name in self.names(resource.plural) if named in (None, name)]
         return ObjectList(items=[item for item in found if wanted <= item.metadata.labels.items()])
 
     async def reflect(self, resource: Resource[Any], **_: object) -> AsyncGenerator[Change[Any], None]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from gangline.dialects import read_plain
 from gangline.dialects.kubeflow import kind_of
-from gangline.engines.kubernetes import kubeflow_mpi
+from gangline.engines.kubernetes import kubeflow_mpi, names
 from gangline.engines.kubernetes.kubeflow_pods import KubeflowGang, kubeflow_pods, kubeflow_services
 from gangline.kube import OwnerReference
 from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId
@@ -78,12 +78,21 @@ def test_a_pod_is_its_template_with_a_name_labels_environment_and_node() -> None
 
 
 def test_every_replica_has_a_headless_service_of_its_own() -> None:
-    ports = [{"name": "tfjob-port", "containerPort": 9000}, {"name": "board", "containerPort": 6006}]
+    ports = [
+        {"name": "tfjob-port", "containerPort": 9000},
+        {"containerPort": 6006},
+        {"name": "board", "containerPort": 6006},
+        {"name": "statistics", "containerPort": 6006, "protocol": "UDP"},
+    ]
     job = gang_of(tfjob({"containers": [{"name": "tensorflow", "image": "acme/train", "ports": ports}]}))
     chief, _ = kubeflow_services(job, job.gang.replicas)
     assert chief["metadata"]["name"] == "mnist-chief-0"
     assert chief["spec"]["clusterIP"] == "None"
-    assert chief["spec"]["ports"] == [{"name": "tfjob-port", "port": 9000}, {"name": "board", "port": 6006}]
+    assert chief["spec"]["ports"] == [
+        {"name": "tfjob-port", "port": 9000, "protocol": "TCP"},
+        {"name": "tcp-6006", "port": 6006, "protocol": "TCP"},
+        {"name": "statistics", "port": 6006, "protocol": "UDP"},
+    ], "a service names every port, and has none twice"
     assert chief["spec"]["selector"] == {
         "training.kubeflow.org/job-name": "mnist",
         "training.kubeflow.org/operator-name": "tfjob-controller",
@@ -117,7 +126,7 @@ def test_an_mpijob_of_the_second_version_logs_in_by_ssh() -> None:
     assert worker["spec"]["containers"][0]["command"] == ["/usr/sbin/sshd", "-De"]
     mounts = {each["mountPath"]: each["name"] for each in launcher["spec"]["containers"][0]["volumeMounts"]}
     assert mounts == {"/etc/mpi": "mpi-job-config", "/root/.ssh": "ssh-auth"}
-    assert kubeflow_mpi.secret(job)["metadata"]["name"] == "pi-ssh"
+    assert kubeflow_mpi.secret(job)["metadata"]["name"] == f"{names.job_name('pi', JobId('job-1'))}-ssh"
     variables = {each["name"]: each["value"] for each in launcher["spec"]["containers"][0]["env"]}
     assert variables["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
     assert "OMPI_MCA_plm_rsh_agent" not in variables
@@ -133,7 +142,7 @@ def test_an_mpijob_of_the_first_version_needs_no_server_in_its_image() -> None:
     assert worker["spec"]["containers"][0]["command"] == [program, "serve", "sleep", "1d"]
     variables = {each["name"]: each["value"] for each in launcher["spec"]["containers"][0]["env"]}
     assert variables["OMPI_MCA_plm_rsh_agent"] == program
-    assert kubeflow_mpi.secret(job)["metadata"]["name"] == "pi-shell"
+    assert kubeflow_mpi.secret(job)["metadata"]["name"] == f"{names.job_name('pi', JobId('job-1'))}-shell"
 
 
 def test_a_large_gang_is_told_of_its_peers_in_ranges_beside_the_list_of_its_framework() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gangline.engines.interface import LogQuery
+from gangline.engines.kubernetes import names
 from gangline.kube import SECRETS, GenericObject, Resource
 from gangline.model import JobId
 from gangline.testing.cluster.images import Entry, Image
@@ -102,7 +103,8 @@ async def begin_second(world: World, replicas: Plain, **spec: object) -> Play:
 async def test_the_second_version_logs_in_by_ssh_with_a_key_of_its_own(kubeflow: World, image: str) -> None:
     play = await begin_second(kubeflow, specs(image, ["sh", "-c", SERVER]))
     assert await ranks(kubeflow, play) == WANT
-    secret = await kubeflow.client.get(SECRETS, "pi-ssh", namespace=kubeflow.namespace)
+    name = f"{names.job_name('pi', JobId(play.uid))}-ssh"
+    secret = await kubeflow.client.get(SECRETS, name, namespace=kubeflow.namespace)
     assert secret.metadata.owner_references[0].uid == play.uid
 
 

@@ -1,11 +1,12 @@
-"""Creates the pods and services of Kubeflow jobs, whose names repeat: tells a pod of ours from one that must go first.
+"""Creates the pods and services of Kubeflow jobs, whose names repeat: tells what is ours from what must go first.
 
-A name that is taken may be this very replica's (an earlier life created it), an earlier attempt's (it is still going),
-a pod that upstream's operator left (it is taken over, or makes room), or a stranger's (the gang is refused).
+The name of a pod that is taken may be this very replica's (an earlier life created it), an earlier attempt's (it is
+still going), upstream's operator's (it is taken over, or makes room), or a stranger's (the gang is refused). That of a
+service or ConfigMap may be this job's, that of a job of the same name which has just been deleted, or a stranger's.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from gangline.dialects.kubeflow import JOB_NAME_LABEL, OPERATOR_LABEL, Kind
@@ -18,7 +19,6 @@ from gangline.engines.kubernetes.kubeflow_pods import (
     our_annotations,
     our_labels,
     owner_to_plain,
-    shared_services,
 )
 from gangline.engines.kubernetes.launch_order import lasting_addresses
 from gangline.engines.kubernetes.names import ReplicaKey, replica_of
@@ -33,6 +33,7 @@ from gangline.kube import (
     AlreadyExistsError,
     ApiError,
     KubeClient,
+    Metadata,
     NotFoundError,
     OwnerReference,
     Pod,
@@ -60,12 +61,12 @@ class KubeflowLauncher:
     ) -> None:
         """Create the pods of these replicas, each beside its service, all in parallel; raises RefusedError."""
         job = self._job(gang, kind, owner)
-        if kind.framework is Framework.MPI:
-            await self._prepare_mpi(state, job)
         refused = asyncio.Event()
+        if kind.framework is Framework.MPI:
+            await self._prepare_mpi(state, job, refused)
         work: list[Coroutine[Any, Any, None]] = []
         if kind.has_services or not state.prepared:
-            work += [self._once(SERVICES, body, refused) for body in kubeflow_services(job, replicas)]
+            work += [self._service(job, body, refused) for body in kubeflow_services(job, replicas)]
         pods = zip(replicas, self._pods(job, replicas), strict=True)
         work += [self._pod(state, job, replica, pod, refused) for replica, pod in pods]
         outcomes = await asyncio.gather(*work, return_exceptions=True)
@@ -88,15 +89,6 @@ class KubeflowLauncher:
                 await self._take_over(job, replica, pod)
                 state.created.add(ReplicaKey(gang.id, replica.id, replica.incarnation))
 
-    async def remove_shared(self, gang: Gang, kind: Kind) -> None:
-        """Delete the services and the configuration of an attempt that is gone."""
-        job = self._job(gang, kind, None)
-        services = [job.name_of(replica.id) for replica in gang.replicas] if kind.has_services else shared_services(job)
-        removals = [self._delete(SERVICES, name, gang) for name in services]
-        if kind.framework is Framework.MPI:
-            removals.append(self._delete(CONFIG_MAPS, kubeflow_mpi.config_name(job), gang))
-        await asyncio.gather(*removals)
-
     def _job(self, gang: Gang, kind: Kind, owner: OwnerReference | None) -> KubeflowGang:
         lasting = lasting_addresses(gang, self._view.pods_of(gang.id))
         return KubeflowGang(gang=gang, kind=kind, controller=self._controller, owner=owner, lasting_addresses=lasting)
@@ -107,52 +99,81 @@ class KubeflowLauncher:
             return pods
         return [kubeflow_mpi.completed(job, replica.id, pod) for replica, pod in zip(replicas, pods, strict=True)]
 
-    async def _prepare_mpi(self, state: GangState, job: KubeflowGang) -> None:
-        # Written anew with every change of the gang: the kubelet carries it into running pods.
-        await self._client.apply(CONFIG_MAPS, kubeflow_mpi.config(job), force=True)
+    async def _prepare_mpi(self, state: GangState, job: KubeflowGang, refused: asyncio.Event) -> None:
+        config = kubeflow_mpi.config(job)
+        await self._insist(job, CONFIG_MAPS, config, refused, lambda: self._configured(job, config))
         if not state.prepared:
             try:
                 await self._client.create(SECRETS, kubeflow_mpi.secret(job))
             except AlreadyExistsError:
                 return  # that of an earlier attempt is as good
 
-    async def _once(self, resource: Resource[AnyObject], body: Plain, refused: asyncio.Event) -> None:
-        async with self._slots:
-            if refused.is_set():
-                return
-            try:
-                await self._client.create_unread(resource, body)
-            except AlreadyExistsError:
-                return
-            except ApiError:
-                refused.set()
-                raise
+    async def _configured(self, job: KubeflowGang, body: Plain) -> bool:
+        found = await self._find(job, CONFIG_MAPS, body)
+        if found is not None and not _is_jobs(job, found):
+            return False
+        # Written anew with every change of the gang: the kubelet carries it into running pods.
+        await self._client.apply(CONFIG_MAPS, body, force=True)
+        return True
 
-    async def _pod(
-        self, state: GangState, job: KubeflowGang, replica: GangReplica, body: Plain, refused: asyncio.Event
+    async def _service(self, job: KubeflowGang, body: Plain, refused: asyncio.Event) -> None:
+        await self._insist(job, SERVICES, body, refused, lambda: self._served(job, body))
+
+    async def _served(self, job: KubeflowGang, body: Plain) -> bool:
+        async with self._slots:
+            try:
+                await self._client.create_unread(SERVICES, body)
+                return True
+            except AlreadyExistsError:
+                found = await self._find(job, SERVICES, body)
+                return found is not None and _is_jobs(job, found)
+
+    async def _find(self, job: KubeflowGang, resource: Resource[AnyObject], body: Plain) -> Metadata | None:
+        """Find what has the name, if anything has; a stranger's is refused, for it would never go away."""
+        fields = {"metadata.name": body["metadata"]["name"]}
+        listed = await self._client.list(resource, namespace=job.gang.spec.tenant, fields=fields)
+        for item in listed.items or ():
+            if _is_jobs(job, item.metadata) or _is_going(item.metadata, self._controller):
+                return item.metadata
+            raise _taken(resource, body, "somebody else")
+        return None
+
+    async def _insist(
+        self,
+        job: KubeflowGang,
+        resource: Resource[AnyObject],
+        body: Plain,
+        refused: asyncio.Event,
+        create: Callable[[], Awaitable[bool]],
     ) -> None:
-        """Create one pod as soon as its name is free; a gang that is lost already creates no more."""
+        """Create something as soon as its name is free; a gang that is lost already creates no more."""
         loop = asyncio.get_running_loop()
         until = loop.time() + job.gang.spec.policy.grace_seconds + _PATIENCE_SECONDS
         while not refused.is_set():
             try:
-                if await self._created(state, job, replica, body):
-                    state.created.add(ReplicaKey(job.gang.id, replica.id, replica.incarnation))
+                if await create():
                     return
                 if loop.time() > until:
-                    raise _taken(body, "a pod that does not go away")
+                    raise _taken(resource, body, "another job, and does not become free")
             except (ApiError, RefusedError):
                 refused.set()
                 raise
             await asyncio.sleep(_PAUSE_SECONDS)
 
+    async def _pod(
+        self, state: GangState, job: KubeflowGang, replica: GangReplica, body: Plain, refused: asyncio.Event
+    ) -> None:
+        await self._insist(job, PODS, body, refused, lambda: self._created(state, job, replica, body))
+
     async def _created(self, state: GangState, job: KubeflowGang, replica: GangReplica, body: Plain) -> bool:
         async with self._slots:
             try:
                 await self._client.create_unread(PODS, body)
-                return True
             except AlreadyExistsError:
-                return await self._settle(state, job, replica, body)
+                if not await self._settle(state, job, replica, body):
+                    return False
+        state.created.add(ReplicaKey(job.gang.id, replica.id, replica.incarnation))
+        return True
 
     async def _settle(self, state: GangState, job: KubeflowGang, replica: GangReplica, body: Plain) -> bool:
         """Find out whose pod has the name: true if it is, or has become, this replica's."""
@@ -172,9 +193,9 @@ class KubeflowLauncher:
                 return True
             await self._make_room(state, None, pod)
             return False
-        if pod.metadata.deletion_timestamp is not None:
+        if _is_going(pod.metadata, self._controller):
             return False
-        raise _taken(body, "a pod of somebody else")
+        raise _taken(PODS, body, "somebody else")
 
     async def _make_room(self, state: GangState, key: ReplicaKey | None, pod: Pod) -> None:
         if pod.metadata.deletion_timestamp is None and key not in state.leaving:
@@ -197,11 +218,19 @@ class KubeflowLauncher:
             metadata["ownerReferences"] = [owner_to_plain(job.owner)]
         await self._client.patch(PODS, pod.metadata.name, {"metadata": metadata}, namespace=pod.metadata.namespace)
 
-    async def _delete(self, resource: Resource[AnyObject], name: str, gang: Gang) -> None:
-        try:
-            await self._client.delete(resource, name, namespace=gang.spec.tenant)
-        except NotFoundError:
-            return
+
+def _is_jobs(job: KubeflowGang, found: Metadata) -> bool:
+    """Whether something is this very job's: by our label, or by its owner where upstream's operator made it."""
+    owned = job.owner is not None and any(owner.uid == job.owner.uid for owner in found.owner_references)
+    return found.deletion_timestamp is None and (owned or found.labels.get(names.JOB_ID) == job.gang.id.job_id)
+
+
+def _is_going(found: Metadata, controller: str) -> bool:
+    """Whether something is about to go: it is being deleted, or it is another job's, which may have been deleted."""
+    labels = found.labels
+    return found.deletion_timestamp is not None or (
+        labels.get(names.CONTROLLER) == controller and names.JOB_ID in labels
+    )
 
 
 def _is_upstreams(job: KubeflowGang, pod: Pod) -> bool:
@@ -212,6 +241,6 @@ def _is_upstreams(job: KubeflowGang, pod: Pod) -> bool:
     return ours and owned and names.JOB_ID not in labels
 
 
-def _taken(body: Plain, whose: str) -> RefusedError:
-    message = f"the name {body['metadata']['name']} belongs to {whose}"
-    return RefusedError(Refusal(reason="PodNameTaken", message=message, permanent=False))
+def _taken(resource: Resource[AnyObject], body: Plain, whose: str) -> RefusedError:
+    message = f"the name {body['metadata']['name']} of a {resource.kind} belongs to {whose}"
+    return RefusedError(Refusal(reason=f"{resource.kind}NameTaken", message=message, permanent=False))

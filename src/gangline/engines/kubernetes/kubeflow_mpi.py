@@ -10,6 +10,7 @@ from typing import Any
 
 from gangline.dialects.frameworks import Implementation, hostfile, slots_per_worker
 from gangline.dialects.frameworks.mpi import IMPLEMENTATION, launcher_works, mpi_environment
+from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.kubeflow_pods import LAUNCHER, KubeflowGang, training_container
 from gangline.engines.kubernetes.launch_order import with_host_aliases
 from gangline.engines.kubernetes.mpi_shell import PROGRAM, shell_name, shell_secret, shell_staging
@@ -49,6 +50,11 @@ def config_name(job: KubeflowGang) -> str:
     return f"{job.gang.spec.name}-config"
 
 
+def _job_name(job: KubeflowGang) -> str:
+    """Name what no other job may have: a Secret is never looked into, so nobody could tell whose it is."""
+    return names.job_name(job.gang.spec.name, job.gang.id.job_id)
+
+
 def config(job: KubeflowGang) -> Plain:
     """Write the ConfigMap: the hostfile, and the script that elastic launchers ask for it."""
     spec = job.gang.spec
@@ -67,13 +73,13 @@ def config(job: KubeflowGang) -> Plain:
 def secret(job: KubeflowGang) -> Plain:
     """Write the Secret by which the launcher reaches the workers: a key pair, or the remote shell and its token."""
     if not job.second_mpi:
-        return shell_secret(job.metadata(shell_name(job.gang.spec.name), job.shared_labels(Part.HOSTS)))
+        return shell_secret(job.metadata(shell_name(_job_name(job)), job.shared_labels(Part.HOSTS)))
     private, public = new_key_pair()
     encoded = {"ssh-privatekey": private, "ssh-publickey": public}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": job.metadata(f"{job.gang.spec.name}-ssh", job.shared_labels(Part.HOSTS)),
+        "metadata": job.metadata(f"{_job_name(job)}-ssh", job.shared_labels(Part.HOSTS)),
         "type": "kubernetes.io/ssh-auth",
         "data": {name: base64.b64encode(value.encode()).decode() for name, value in encoded.items()},
     }
@@ -133,12 +139,12 @@ def _volumes(job: KubeflowGang, replica: ReplicaId) -> tuple[list[Plain], list[P
         volumes.append({"name": "mpi-job-config", "configMap": {"name": config_name(job), "items": items}})
         mounts.append({"name": "mpi-job-config", "mountPath": FOLDER})
     if not job.second_mpi:
-        staging = shell_staging(job.gang.spec.name)
+        staging = shell_staging(_job_name(job))
         volumes += staging.volumes
         mounts += staging.mounts
     else:
         folder = job.manifest_spec.get("sshAuthMountPath") or _ROOT_SSH
-        keys: dict[str, Any] = {"secretName": f"{job.gang.spec.name}-ssh", "items": list(_SSH_ITEMS)}
+        keys: dict[str, Any] = {"secretName": f"{_job_name(job)}-ssh", "items": list(_SSH_ITEMS)}
         if folder == _ROOT_SSH:
             keys["defaultMode"] = 0o600
         volumes.append({"name": "ssh-auth", "secret": keys})

@@ -208,12 +208,19 @@ def kubeflow_services(job: KubeflowGang, replicas: Iterable[GangReplica]) -> Ite
         trains = training_container(job, containers)
         given = next((one.get("ports") or [] for one in containers if one.get("name") == trains), [])
         labels = job.labels_of(replica.id)
-        ports = [
-            {"name": port.get("name", ""), "port": port["containerPort"]}
-            for port in _ports(job, replica.id.role, given)
-            if "containerPort" in port
-        ]
+        ports = _service_ports(_ports(job, replica.id.role, given))
         yield _service(job, job.name_of(replica.id), {**labels, **job.shared_labels(Part.NETWORK)}, labels, ports)
+
+
+def _service_ports(ports: Iterable[Plain]) -> list[Plain]:
+    """The ports of a service: unlike those of a container, each has a name, and none is there twice."""
+    found: dict[tuple[str, int], Plain] = {}
+    for port in ports:
+        if "containerPort" in port:
+            protocol, number = port.get("protocol") or "TCP", port["containerPort"]
+            name = port.get("name") or f"{protocol.lower()}-{number}"
+            found.setdefault((protocol, number), {"name": name, "port": number, "protocol": protocol})
+    return list(found.values())
 
 
 def shared_services(job: KubeflowGang) -> tuple[str, str]:

@@ -37,6 +37,7 @@ from gangline.kube import (
     SERVICES,
     AlreadyExistsError,
     ApiError,
+    ConflictError,
     ForbiddenError,
     GenericObject,
     KubeClient,
@@ -45,7 +46,7 @@ from gangline.kube import (
     Resource,
 )
 from gangline.kube.objects import AnyObject
-from gangline.model import Gang, GangReplica, JobId
+from gangline.model import Framework, Gang, GangReplica, JobId
 
 NETWORK_POLICIES = Resource(
     group="networking.k8s.io", plural="networkpolicies", kind="NetworkPolicy", type=GenericObject
@@ -146,7 +147,9 @@ class Launcher:
             await self.remove_strays(state.gang_id.job_id)
             return
         if (kind := kind_of(state.gang.spec)) is not None:
-            await self._kubeflow.remove_shared(self._completed(state.gang), kind)
+            # Found by their labels: the names repeat, and may be another job's by now.
+            kinds = (SERVICES, CONFIG_MAPS) if kind.framework is Framework.MPI else (SERVICES,)
+            await self._remove_labelled(state.gang_id.job_id, kinds, state.namespace)
             return
         name = names.job_name(state.name, state.gang_id.job_id)
         await asyncio.gather(
@@ -159,13 +162,19 @@ class Launcher:
 
     async def remove_strays(self, job_id: JobId) -> None:
         """Delete what an earlier life left when it died between the last pod and the rest: only labels find it."""
+        await self._remove_labelled(job_id, (SERVICES, NETWORK_POLICIES, CONFIG_MAPS), self._namespace)
+
+    async def _remove_labelled(self, job_id: JobId, kinds: Sequence[Resource[Any]], namespace: str | None) -> None:
         labels = names.job_labels(self._controller, job_id)
-        kinds: tuple[Resource[Any], ...] = (SERVICES, NETWORK_POLICIES, CONFIG_MAPS)
         for resource in kinds:
             part = Part.HOSTS if resource is CONFIG_MAPS else Part.NETWORK
-            found = await self._client.list(resource, namespace=self._namespace, labels={**labels, names.PART: part})
-            for item in found.items or ():
-                await self._delete(resource, item.metadata.name, item.metadata.namespace)
+            found = await self._client.list(resource, namespace=namespace, labels={**labels, names.PART: part})
+            await asyncio.gather(
+                *(
+                    self._delete(resource, item.metadata.name, item.metadata.namespace, uid=item.metadata.uid)
+                    for item in found.items or ()
+                )
+            )
 
     async def owner_of(self, job_id: JobId) -> OwnerReference | None:
         """Return the object that stands for a job, where there is one."""
@@ -278,11 +287,13 @@ class Launcher:
         except AlreadyExistsError:
             return  # an earlier life of the controller, or an earlier try, got this far
 
-    async def _delete(self, resource: Resource[AnyObject], name: str, namespace: str) -> None:
+    async def _delete(
+        self, resource: Resource[AnyObject], name: str, namespace: str, *, uid: str | None = None
+    ) -> None:
         try:
-            await self._client.delete(resource, name, namespace=namespace)
-        except NotFoundError:
-            return
+            await self._client.delete(resource, name, namespace=namespace, uid=uid)
+        except (NotFoundError, ConflictError):
+            return  # it is gone; another of its name is not ours to delete
 
 
 def _check(gang: Gang) -> None:
