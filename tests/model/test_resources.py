@@ -15,6 +15,12 @@ def test_amounts_add_multiply_and_subtract() -> None:
     assert three.gpus == 1.5
 
 
+def test_the_larger_of_two_is_taken_in_each_resource() -> None:
+    other = Resources(cpu_millis=1, memory_mib=20, extended={"rdma/hca": 0, "fpga": 2})
+    want = Resources(cpu_millis=1000, memory_mib=20, gpu_millis=500, extended={"rdma/hca": 1, "fpga": 2})
+    assert ONE | other == other | ONE == want
+
+
 def test_nothing_becomes_negative() -> None:
     with pytest.raises(InvalidInputError, match=r"cpu_millis.*negative"):
         ONE - ONE * 2

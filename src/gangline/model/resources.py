@@ -37,6 +37,16 @@ class Resources:
     def __add__(self, other: "Resources") -> "Resources":
         return self._combine(other, 1)
 
+    def __or__(self, other: "Resources") -> "Resources":
+        """The larger of the two in each resource: what both need that never run at the same time."""
+        names = self.extended.keys() | other.extended.keys()
+        return Resources(
+            cpu_millis=max(self.cpu_millis, other.cpu_millis),
+            memory_mib=max(self.memory_mib, other.memory_mib),
+            gpu_millis=max(self.gpu_millis, other.gpu_millis),
+            extended={name: max(self.extended.get(name, 0), other.extended.get(name, 0)) for name in names},
+        )
+
     def __sub__(self, other: "Resources") -> "Resources":
         """Subtract; raises if anything would become negative."""
         return self._combine(other, -1)

@@ -34,6 +34,17 @@ def test_what_the_pod_needs_is_the_sum_of_its_containers(job: Builder, replica: 
     assert role.resources == Resources(cpu_millis=500, memory_mib=5 * 1024, gpu_millis=1000, extended={"rdma/hca": 1})
 
 
+def test_init_containers_count_where_they_need_more_than_what_follows(job: Builder, replica: Builder) -> None:
+    worker = replica(resources={"requests": {"cpu": "1", "memory": "4Gi"}})
+    worker["template"]["spec"]["initContainers"] = [
+        {"name": "mesh", "image": "m", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}},
+        {"name": "fetch", "image": "f", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}},
+    ]
+    worker["template"]["spec"]["overhead"] = {"memory": "100Mi"}
+    (role,) = translate(job("TFJob", {"Worker": worker})).spec.roles
+    assert role.resources == Resources(cpu_millis=3100, memory_mib=4 * 1024 + 100)
+
+
 def test_nothing_asked_for_is_nothing(job: Builder, replica: Builder) -> None:
     assert translate(job("TFJob", {"Worker": replica()})).spec.roles[0].resources == Resources()
 

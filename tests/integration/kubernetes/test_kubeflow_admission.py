@@ -66,6 +66,14 @@ def named(kind: str, name: str) -> Plain:
         pytest.param(
             "PyTorchJob",
             "x",
+            {"Master": replica("PyTorchJob"), "Worker": replica("PyTorchJob", 0)},
+            {},
+            "spec.pytorchReplicaSpecs: Invalid value: Worker.replicas: must be at least 1",
+            id="no workers",
+        ),
+        pytest.param(
+            "PyTorchJob",
+            "x",
             {"Server": replica("PyTorchJob")},
             {},
             "supported replica types: Master, Worker",

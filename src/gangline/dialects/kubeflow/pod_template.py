@@ -57,7 +57,7 @@ def read_template(where: Value, replica: Mapping[str, Value], kind: Kind, main: 
         command=_words(container, "command") + _words(container, "args"),
         env=_environment(container),
         port=_port(container, kind),
-        resources=_resources(containers),
+        resources=_resources(pod, containers),
         nodes=_nodes(pod),
         priority_class=pod["priorityClassName"].text() if "priorityClassName" in pod else None,
         scheduler=pod["schedulerName"].text() if "schedulerName" in pod else None,
@@ -139,20 +139,32 @@ def _port(container: Mapping[str, Value], kind: Kind) -> int | None:
     return None
 
 
-def _resources(containers: list[dict[str, Value]]) -> Resources:
-    """The sum over the containers. What nobody asked for is zero, as in Kubernetes, not our own default."""
-    total = Resources()
+def _resources(pod: Mapping[str, Value], containers: list[dict[str, Value]]) -> Resources:
+    """What a kubelet sets aside for the pod. What nobody asked for is zero, as in Kubernetes, not our own default.
+
+    Init containers run one after another, before the others; those that restart always run on beside them.
+    """
+    running = at_first = Resources()
+    for container in [value.fields() for value in pod["initContainers"].items()] if "initContainers" in pod else []:
+        asked = _container_resources(container)
+        at_first |= running + asked
+        if "restartPolicy" in container and container["restartPolicy"].data == "Always":
+            running += asked
     for container in containers:
-        total += _container_resources(container)
-    return total
+        running += _container_resources(container)
+    return (at_first | running) + (_amounts(pod["overhead"].fields()) if "overhead" in pod else Resources())
 
 
 def _container_resources(container: Mapping[str, Value]) -> Resources:
     given = container["resources"].fields() if "resources" in container else {}
     limits = given["limits"].fields() if "limits" in given else {}
     requests = given["requests"].fields() if "requests" in given else {}
+    return _amounts({**limits, **requests})
+
+
+def _amounts(given: Mapping[str, Value]) -> Resources:
     cpu, memory, gpu, extended = 0, 0, 0, {}
-    for name, amount in {**limits, **requests}.items():
+    for name, amount in given.items():
         if name == "cpu":
             cpu = amount.converted(quantities.cpu_millis, quantities.CPU_FORM)
         elif name == "memory":

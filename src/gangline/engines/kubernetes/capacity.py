@@ -73,30 +73,20 @@ def pod_requests(pod: Pod) -> Resources:
         asked = _container_requests(container)
         if container.restart_policy == "Always":
             running += asked
-            highest = _larger(highest, running)
+            highest = highest | running
         else:
-            highest = _larger(highest, running + asked)
+            highest = highest | (running + asked)
     for container in pod.spec.containers:
         running += _container_requests(container)
-    total = _larger(highest, running)
+    total = highest | running
     if pod.spec.resources is not None and pod.spec.resources.requests:
-        total = _larger(total, amounts_to_resources(pod.spec.resources.requests))
+        total = total | amounts_to_resources(pod.spec.resources.requests)
     return total + amounts_to_resources(pod.spec.overhead) if pod.spec.overhead else total
 
 
 def _container_requests(container: Container) -> Resources:
     asked = container.resources
     return amounts_to_resources({**asked.limits, **asked.requests})
-
-
-def _larger(one: Resources, other: Resources) -> Resources:
-    names = one.extended.keys() | other.extended.keys()
-    return Resources(
-        cpu_millis=max(one.cpu_millis, other.cpu_millis),
-        memory_mib=max(one.memory_mib, other.memory_mib),
-        gpu_millis=max(one.gpu_millis, other.gpu_millis),
-        extended={name: max(one.extended.get(name, 0), other.extended.get(name, 0)) for name in names},
-    )
 
 
 def host_ports(pod: Pod) -> dict[str, int]:

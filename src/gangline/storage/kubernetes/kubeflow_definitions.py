@@ -203,6 +203,14 @@ def _replicas(kind: Kind) -> Schema:
             }
             for name in kind.single
         ),
+        *(
+            {
+                "rule": f"self.all(name, name.lowerAscii() != '{name.lower()}' || !has(self[name].replicas) || "
+                "self[name].replicas >= 1)",
+                "message": f"{name}.replicas: must be at least 1",
+            }
+            for name in kind.at_least_one
+        ),
     ]
     if kind.framework is Framework.TENSORFLOW:
         leads = "self.filter(name, name.lowerAscii() in ['chief', 'master'])"
