@@ -29,7 +29,9 @@ def make_kubernetes_app(desk_for: DeskFor, *, token: str) -> web.Application:
     @web.middleware
     async def check_token(request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if request.path not in _OPEN and not hmac.compare_digest(given.encode(), token.encode()):
+        if request.path not in _OPEN and not hmac.compare_digest(
+            given.encode(errors="surrogateescape"), token.encode()
+        ):
             status = HTTPStatus.UNAUTHORIZED
             return object_answer(refusal_object(status, "present the token of 'gangline config kubeconfig'"), status)
         return await handler(request)

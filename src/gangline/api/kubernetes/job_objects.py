@@ -7,6 +7,8 @@ from gangline.dialects.kubeflow import GROUP, KINDS, Kind, job_to_status, kind_o
 from gangline.model import Job, Phase
 
 PLURALS = {kind.plural: kind for kind in KINDS.values()}
+_PREFIX = 58
+"""How much of ``generateName`` is kept, so that a name is no longer than a label: as a cluster does it."""
 _SUSPENDED = frozenset({Phase.HALTING, Phase.HALTED})
 _SERVED = {"v1": frozenset(PLURALS), "v2beta1": frozenset({KINDS["MPIJob"].plural})}
 """Which kinds are served in which version; one object is shown in whichever version is asked for."""
@@ -91,4 +93,4 @@ def named(document: Plain, *, suffix: str) -> str | None:
     if name := text(document, "metadata", "name"):
         return name
     prefix = text(document, "metadata", "generateName")
-    return f"{prefix}{suffix}" if prefix else None
+    return f"{prefix[:_PREFIX]}{suffix}" if prefix else None

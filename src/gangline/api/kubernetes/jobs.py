@@ -15,8 +15,11 @@ from gangline.api.kubernetes.job_objects import is_shown, job_to_object, named
 from gangline.api.kubernetes.plain import Plain, decode_object, merged, part, text
 from gangline.api.kubernetes.requests import (
     all_jobs,
+    check_version,
+    deletion_is_trial,
     desk_of,
     find_job,
+    is_trial,
     kind_in,
     name_of,
     number_in,
@@ -24,13 +27,15 @@ from gangline.api.kubernetes.requests import (
     tenant_of,
     version_of,
 )
-from gangline.api.kubernetes.selectors import Selector, equal_value, matches, parse_selector
+from gangline.api.kubernetes.selectors import Selector, matches, parse_fields, parse_labels
 from gangline.api.kubernetes.translating import translate
 from gangline.dialects.kubeflow import GROUP, Kind
 from gangline.errors import InvalidInputError
 from gangline.lifecycle import new_job
 from gangline.model import Job, JobId
 from gangline.storage.interface import JobQuery
+
+_FIELDS = ("metadata.name", "metadata.namespace")
 
 
 async def create(request: web.Request) -> web.Response:
@@ -39,9 +44,12 @@ async def create(request: web.Request) -> web.Response:
     document = decode_object(await request.read())
     identity = str(uuid.uuid4())
     name = named(document, suffix=identity[:5])
+    given = text(document, "metadata", "namespace")
+    if given not in (None, tenant):
+        raise InvalidInputError(f"'{given}' is not the one in the path", field="metadata.namespace", expected=tenant)
     document["metadata"] = {**part(document, "metadata"), "namespace": tenant} | ({"name": name} if name else {})
     translation = translate(document, kind, version)
-    if request.query.get("dryRun"):
+    if is_trial(request):
         job = new_job(JobId(identity), translation.spec, desk.clock.now(), halted=translation.suspended)
     else:
         job = await operations.submit(desk, JobId(identity), translation.spec, halted=translation.suspended)
@@ -58,13 +66,18 @@ async def get(request: web.Request) -> web.Response:
 async def listing(request: web.Request) -> web.StreamResponse:
     """Return the jobs of one kind, or watch them."""
     kind, version = kind_in(request), version_of(request)
-    wanted = parse_selector(request.query.get("labelSelector"), "labelSelector")
-    name = equal_value(request.query.get("fieldSelector"), "metadata.name")
+    wanted = parse_labels(request.query.get("labelSelector"))
+    fields = parse_fields(request.query.get("fieldSelector"), _FIELDS)
     if switched_on(request, "watch"):
-        changes = _changes(request, kind, wanted, name)
-        seconds = number_in(request, "timeoutSeconds")
+        if switched_on(request, "sendInitialEvents"):
+            # Clients that ask for it wait for a bookmark which never comes; refused, they list and watch.
+            raise InvalidInputError(
+                "the initial events are always sent", field="sendInitialEvents", expected="no such field"
+            )
+        changes = _changes(request, kind, wanted, fields)
+        seconds = number_in(request, "timeoutSeconds") or None
         return await stream_answer(request, changes, content_type="application/json", seconds=seconds)
-    found = [job async for job in all_jobs(request, kind) if _wanted(job, wanted, name)]
+    found = [job async for job in all_jobs(request, kind) if _wanted(job, wanted, fields)]
     found.sort(key=lambda job: job.name)
     objects = [job_to_object(job, kind, version) for job in found]
     return object_answer(list_object(kind.name, f"{GROUP}/{version}", objects))
@@ -88,17 +101,17 @@ async def delete(request: web.Request) -> web.Response:
     """Delete a job."""
     kind = kind_in(request)
     job = await find_job(request, name_of(request), kind)
-    await operations.delete(desk_of(request), tenant_of(request), job.id)
+    if not await deletion_is_trial(request, uid=job.id, version=str(job.version)):
+        await operations.delete(desk_of(request), tenant_of(request), job.id)
     return object_answer(success_object(job.name, kind.plural, job.id))
 
 
 async def _changed(request: web.Request, change: Callable[[Plain], object], sent: Plain) -> web.Response:
+    if is_trial(request):
+        raise web.HTTPBadRequest(text="a change of a job cannot be tried here (dryRun); nothing was changed")
     kind, version = kind_in(request), version_of(request)
     job = await find_job(request, name_of(request), kind)
-    stale = text(sent, "metadata", "resourceVersion")
-    if stale is not None and stale != str(job.version):
-        message = f"Operation cannot be fulfilled on {kind.plural} '{job.name}': the object has been modified"
-        raise web.HTTPConflict(text=f"{message}; please apply your changes to the latest version and try again")
+    check_version(part(sent, "metadata"), str(job.version))
     current = job_to_object(job, kind, version)
     wanted = change(current)
     if not isinstance(wanted, dict) or part(wanted, "metadata").get("name") != job.name:
@@ -108,14 +121,14 @@ async def _changed(request: web.Request, change: Callable[[Plain], object], sent
 
 
 async def _changes(
-    request: web.Request, kind: Kind, wanted: tuple[Selector, ...], name: str | None
+    request: web.Request, kind: Kind, wanted: tuple[Selector, ...], fields: tuple[Selector, ...]
 ) -> AsyncGenerator[bytes, None]:
     """Every job as it is, then every change. A client that listed before sees some jobs twice, which it can tell."""
     desk, version = desk_of(request), version_of(request)
     shown: dict[JobId, Job] = {}
     async for change in operations.watch_jobs(desk, tenant_of(request), JobQuery(limit=500)):
         job, known = change.job, shown.get(change.job_id)
-        if job is not None and is_shown(job, kind) and _wanted(job, wanted, name):
+        if job is not None and is_shown(job, kind) and _wanted(job, wanted, fields):
             shown[job.id] = job
             yield _event("MODIFIED" if known else "ADDED", job_to_object(job, kind, version))
         elif known is not None:
@@ -128,5 +141,6 @@ def _event(word: str, found: Plain) -> bytes:
     return json.dumps({"type": word, "object": found}).encode() + b"\n"
 
 
-def _wanted(job: Job, wanted: tuple[Selector, ...], name: str | None) -> bool:
-    return matches(wanted, job.spec.labels) and name in (None, job.name)
+def _wanted(job: Job, wanted: tuple[Selector, ...], fields: tuple[Selector, ...]) -> bool:
+    named = dict(zip(_FIELDS, (job.name, job.spec.tenant), strict=True))
+    return matches(wanted, job.spec.labels) and matches(fields, named)

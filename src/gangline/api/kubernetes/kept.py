@@ -10,8 +10,16 @@ from aiohttp import web
 from gangline import operations
 from gangline.api.kubernetes.answers import list_object, object_answer, success_object
 from gangline.api.kubernetes.plain import Plain, decode_object, merged, part, text, texts
-from gangline.api.kubernetes.requests import desk_of, name_of, refuse_watching, tenant_of
-from gangline.api.kubernetes.selectors import matches, parse_selector
+from gangline.api.kubernetes.requests import (
+    check_version,
+    deletion_is_trial,
+    desk_of,
+    is_trial,
+    name_of,
+    refuse_watching,
+    tenant_of,
+)
+from gangline.api.kubernetes.selectors import matches, parse_labels
 from gangline.dialects.kubeflow import time_text
 from gangline.errors import InvalidInputError
 from gangline.operations import ObjectKind
@@ -30,7 +38,8 @@ async def create(request: web.Request, kind: ObjectKind) -> web.Response:
         raise InvalidInputError("the object has no name", field="metadata.name", expected="a name")
     now = time_text(desk_of(request).clock.now())
     found = _complete(request, kind, document, name, {"uid": str(uuid.uuid4()), "creationTimestamp": now})
-    operations.put_object(desk_of(request), tenant_of(request), kind, name, json.dumps(found), new=True)
+    if not is_trial(request):
+        operations.put_object(desk_of(request), tenant_of(request), kind, name, json.dumps(found), new=True)
     return object_answer(found, HTTPStatus.CREATED)
 
 
@@ -42,7 +51,7 @@ async def get(request: web.Request, kind: ObjectKind) -> web.Response:
 async def listing(request: web.Request, kind: ObjectKind) -> web.Response:
     """Return the objects of the namespace."""
     refuse_watching(request)
-    wanted = parse_selector(request.query.get("labelSelector"), "labelSelector")
+    wanted = parse_labels(request.query.get("labelSelector"))
     kept = operations.list_objects(desk_of(request), tenant_of(request), kind)
     found = [decode_object(item.encode()) for item in kept]
     chosen = [item for item in found if matches(wanted, texts(item, "metadata", "labels"))]
@@ -54,18 +63,23 @@ async def change(request: web.Request, kind: ObjectKind) -> web.Response:
     sent, known = decode_object(await request.read()), _read(request, kind)
     wanted = merged(known, sent) if request.method == "PATCH" else sent
     metadata = part(known, "metadata")
-    version = int(text(known, "metadata", "resourceVersion") or "1") + 1
+    version = int(_version(known)) + 1
+    check_version(part(sent, "metadata"), _version(known))
     found = _complete(request, kind, dict(wanted) if isinstance(wanted, dict) else {}, name_of(request), metadata)
     found["metadata"] = {**part(found, "metadata"), "resourceVersion": str(version)}
-    operations.put_object(desk_of(request), tenant_of(request), kind, name_of(request), json.dumps(found), new=False)
+    if not is_trial(request):
+        desk, tenant = desk_of(request), tenant_of(request)
+        operations.put_object(desk, tenant, kind, name_of(request), json.dumps(found), new=False)
     return object_answer(found)
 
 
 async def delete(request: web.Request, kind: ObjectKind) -> web.Response:
     """Remove an object."""
     known = _read(request, kind)
-    operations.delete_object(desk_of(request), tenant_of(request), kind, name_of(request))
-    return object_answer(success_object(name_of(request), kind, text(known, "metadata", "uid") or ""))
+    uid = text(known, "metadata", "uid") or ""
+    if not await deletion_is_trial(request, uid=uid, version=_version(known)):
+        operations.delete_object(desk_of(request), tenant_of(request), kind, name_of(request))
+    return object_answer(success_object(name_of(request), kind, uid))
 
 
 def routes(core: str) -> list[web.RouteDef]:
@@ -93,6 +107,10 @@ def _of(kind: ObjectKind, handler: KindHandler) -> Handler:
 
 def _read(request: web.Request, kind: ObjectKind) -> Plain:
     return decode_object(operations.get_object(desk_of(request), tenant_of(request), kind, name_of(request)).encode())
+
+
+def _version(known: Plain) -> str:
+    return text(known, "metadata", "resourceVersion") or "1"
 
 
 def _complete(request: web.Request, kind: ObjectKind, document: Plain, name: str, identity: Plain) -> Plain:

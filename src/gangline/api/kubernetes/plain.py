@@ -42,12 +42,17 @@ def given(document: Mapping[str, object]) -> Plain:
 def decode_object(raw: bytes) -> Plain:
     """Read a body; anything but one JSON object is refused."""
     try:
-        found = json.loads(raw)
-    except ValueError as error:
+        found = json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"the body is not JSON: {error}", field="body") from error
     if not isinstance(found, dict):
         raise InvalidInputError("the body is no object", field="body", expected="a JSON object (or a merge patch)")
     return found
+
+
+def _refuse_constant(word: str) -> object:
+    """Refuse NaN and the infinities, which Python reads and no other client would."""
+    raise ValueError(f"{word} is no number")
 
 
 def merged(target: object, patch: object) -> object:

@@ -14,9 +14,10 @@ from gangline.dialects.kubeflow import (
     time_text,
 )
 from gangline.dialects.kubeflow.status import outlived
-from gangline.model import Job, Phase, ReplicaId, ReplicaState, ReplicaStatus, RoleName, Timestamp
+from gangline.model import Clean, Job, Phase, ReplicaId, ReplicaState, ReplicaStatus, RoleName, Timestamp
 
 _LAUNCHER = RoleName("launcher")
+_MOST_DIGITS = 9
 _KILLED = 137
 """The exit code of a container whose own nobody saw."""
 _PHASES = {
@@ -42,7 +43,7 @@ def candidates(name: str) -> list[tuple[str, ReplicaId]]:
     if head and tail == _LAUNCHER:
         found.append((head, ReplicaId(_LAUNCHER, 0)))
     job, _, role = head.rpartition("-")
-    if job and role and tail.isascii() and tail.isdigit():
+    if job and role and tail.isascii() and tail.isdigit() and len(tail) <= _MOST_DIGITS:
         found.append((job, ReplicaId(RoleName(role), int(tail))))
     return found
 
@@ -52,11 +53,11 @@ def pods_of(job: Job) -> list[Plain]:
     kind = kind_of(job.spec)
     if kind is None or not (job.holding or job.finished):
         return []
-    policy = text(json.loads(job.spec.manifest_json or "{}"), "spec", "runPolicy", "cleanPodPolicy")
-    if job.finished and policy == "All":
+    clean = job.spec.policy.clean
+    if job.finished and clean is Clean.ALL:
         return []
     # What was running at the end is what policy Running removes.
-    tidied = job.finished and policy == "Running"
+    tidied = job.finished and clean is Clean.RUNNING
     return [pod_to_object(job, kind, status) for status in job.replicas if not (tidied and outlived(job, status))]
 
 

@@ -1,6 +1,7 @@
 """Handlers for pods, their logs, and events."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from datetime import UTC, datetime
 
 from aiohttp import web
@@ -20,7 +21,7 @@ from gangline.api.kubernetes.requests import (
     switched_on,
     tenant_of,
 )
-from gangline.api.kubernetes.selectors import equal_value, matches, parse_selector
+from gangline.api.kubernetes.selectors import equal_value, matches, parse_fields, parse_labels
 from gangline.dialects.kubeflow import kind_of
 from gangline.dialects.kubeflow.status import JOB_NAME_LABEL
 from gangline.engines.interface import LogLine
@@ -28,14 +29,15 @@ from gangline.errors import InvalidInputError, NotFoundError
 from gangline.model import Job, ReplicaId, Timestamp
 
 _JOURNAL = 10_000
-_INVOLVED = ("kind", "name", "namespace", "uid")
+_POD_FIELDS = ("metadata.name", "metadata.namespace", "spec.nodeName", "status.phase")
+_EVENT_FIELDS = ("reason", "type", *(f"involvedObject.{name}" for name in ("kind", "name", "namespace", "uid")))
 
 
 async def listing(request: web.Request) -> web.Response:
     """Return pods by label and field."""
     refuse_watching(request)
-    labels = parse_selector(request.query.get("labelSelector"), "labelSelector")
-    wanted = parse_selector(request.query.get("fieldSelector"), "fieldSelector")
+    labels = parse_labels(request.query.get("labelSelector"))
+    wanted = parse_fields(request.query.get("fieldSelector"), _POD_FIELDS)
     found = [
         pod
         for job in await _jobs(request, equal_value(request.query.get("labelSelector"), JOB_NAME_LABEL))
@@ -69,14 +71,14 @@ async def log(request: web.Request) -> web.StreamResponse:
         tail=number_in(request, "tailLines"),
     )
     lines = operations.logs(desk, tenant_of(request), job.id, wanted, follow=switched_on(request, "follow"))
-    stamped = switched_on(request, "timestamps")
-    return await stream_answer(request, _text(lines, stamped=stamped), content_type="text/plain; charset=utf-8")
+    written = _text(lines, stamped=switched_on(request, "timestamps"), most_bytes=number_in(request, "limitBytes"))
+    return await stream_answer(request, written, content_type="text/plain; charset=utf-8")
 
 
 async def events(request: web.Request) -> web.Response:
     """Return what happened to the jobs of a namespace and their pods."""
     refuse_watching(request)
-    wanted = parse_selector(request.query.get("fieldSelector"), "fieldSelector")
+    wanted = parse_fields(request.query.get("fieldSelector"), _EVENT_FIELDS)
     found = [event async for job in all_jobs(request) for event in await _events_of(request, job)]
     chosen = [event for event in found if matches(wanted, _event_fields(event))]
     return object_answer(list_object("Event", "v1", chosen))
@@ -111,10 +113,19 @@ async def _replica(request: web.Request) -> tuple[Job, ReplicaId]:
     raise NotFoundError("pod", name_of(request))
 
 
-async def _text(lines: AsyncGenerator[LogLine, None], *, stamped: bool) -> AsyncGenerator[bytes, None]:
-    async for line in lines:
-        moment = f"{datetime.fromtimestamp(line.at, UTC).isoformat().replace('+00:00', 'Z')} " if stamped else ""
-        yield f"{moment}{line.text}\n".encode()
+async def _text(
+    lines: AsyncGenerator[LogLine, None], *, stamped: bool, most_bytes: int | None
+) -> AsyncGenerator[bytes, None]:
+    left = most_bytes
+    async with aclosing(lines):
+        async for line in lines:
+            moment = f"{datetime.fromtimestamp(line.at, UTC).isoformat().replace('+00:00', 'Z')} " if stamped else ""
+            chunk = f"{moment}{line.text}\n".encode()[:left]
+            yield chunk
+            if left is not None:
+                left -= len(chunk)
+                if not left:
+                    return
 
 
 def _since(request: web.Request, now: Timestamp) -> Timestamp | None:
@@ -131,10 +142,8 @@ def _since(request: web.Request, now: Timestamp) -> Timestamp | None:
 
 
 def _pod_fields(pod: Plain) -> dict[str, str]:
-    paths = (("metadata", "name"), ("metadata", "namespace"), ("spec", "nodeName"), ("status", "phase"))
-    return {".".join(path): text(pod, *path) or "" for path in paths}
+    return {field: text(pod, *field.split(".")) or "" for field in _POD_FIELDS}
 
 
 def _event_fields(event: Plain) -> dict[str, str]:
-    involved = {f"involvedObject.{name}": text(event, "involvedObject", name) or "" for name in _INVOLVED}
-    return {**involved, "reason": text(event, "reason") or "", "type": text(event, "type") or ""}
+    return {field: text(event, *field.split(".")) or "" for field in _EVENT_FIELDS}

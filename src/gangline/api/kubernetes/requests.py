@@ -6,6 +6,7 @@ from aiohttp import web
 
 from gangline import operations
 from gangline.api.kubernetes.job_objects import is_shown, served_kind
+from gangline.api.kubernetes.plain import Plain, decode_object, part, text
 from gangline.api.rest.context import DESK_FOR
 from gangline.dialects.kubeflow import Kind
 from gangline.errors import InvalidInputError, NotFoundError
@@ -15,6 +16,7 @@ from gangline.operations import Desk
 from gangline.storage.interface import JobQuery
 
 _PAGE = 500
+_MOST_DIGITS = 18
 _TRUE = frozenset({"1", "t", "true"})
 
 
@@ -56,9 +58,34 @@ def number_in(request: web.Request, name: str) -> int | None:
     given = request.query.get(name)
     if given is None:
         return None
-    if not (given.isascii() and given.isdigit()):
+    if not (given.isascii() and given.isdigit() and len(given) <= _MOST_DIGITS):
         raise InvalidInputError(f"'{given}' is not understood", field=name, expected="a whole number")
     return int(given)
+
+
+def is_trial(request: web.Request) -> bool:
+    """Whether a write is only to be tried: nothing may be changed by it."""
+    return bool(request.query.get("dryRun"))
+
+
+async def deletion_is_trial(request: web.Request, *, uid: str, version: str) -> bool:
+    """Read the options of a deletion and say whether it is only to be tried; refuse it if another object is meant."""
+    body = await request.read()
+    options = decode_object(body) if body else {}
+    conditions = part(options, "preconditions")
+    check_version(conditions, version)
+    if (wanted := text(conditions, "uid")) is not None and wanted != uid:
+        raise web.HTTPConflict(text=f"the UID in the precondition ({wanted}) is not that of the object ({uid})")
+    return is_trial(request) or bool(options.get("dryRun"))
+
+
+def check_version(sent: Plain, version: str) -> None:
+    """Refuse a write that was made for an older version of an object."""
+    wanted = text(sent, "resourceVersion")
+    if wanted is not None and wanted != version:
+        raise web.HTTPConflict(
+            text="the object has been modified; please apply your changes to the latest version and try again"
+        )
 
 
 def kind_in(request: web.Request) -> Kind:
