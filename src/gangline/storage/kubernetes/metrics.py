@@ -8,6 +8,7 @@ import asyncio
 import base64
 import gzip
 import logging
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -42,8 +43,11 @@ class MetricKeeper:
                 if self._place(metric.job_id) is None:
                     continue
                 self._held[metric.job_id] = {key_of(kept): kept for kept in await self._load(metric.job_id)}
-            self._held[metric.job_id].setdefault(key_of(metric), metric)
+            held = self._held[metric.job_id]
+            held.setdefault(key_of(metric), metric)
             self._dirty.add(metric.job_id)
+            if len(held) > 2 * _MOST_METRICS:
+                self._held[metric.job_id] = {key_of(kept): kept for kept in _newest(held.values())}
         if self._dirty and self._flushing is None:
             self._flushing = asyncio.create_task(self._flush_later(), name="flush metrics")
 
@@ -64,6 +68,12 @@ class MetricKeeper:
                     newest[series_of(metric)] = metric
             found += [newest[series] for series in sorted(newest)]
         return tuple(found)
+
+    async def rest(self, job_id: JobId) -> None:
+        """Write what a job that is over has reported, and hold it no longer: whoever wants it reads it."""
+        await self.flush(job_id)
+        if job_id not in self._dirty:
+            self._held.pop(job_id, None)
 
     def forget(self, job_id: JobId) -> None:
         """Drop a job's metrics from memory; its ConfigMap goes with the job."""
@@ -101,15 +111,23 @@ class MetricKeeper:
             kept = await self._client.get(CONFIG_MAPS, place[1], namespace=place[0])
         except NotFoundError:
             return []
-        return _decoder.decode(gzip.decompress(base64.b64decode(kept.binary_data.get(_KEY, ""))))
+        try:
+            return _decoder.decode(gzip.decompress(base64.b64decode(kept.binary_data[_KEY])))
+        except (KeyError, ValueError, OSError, EOFError, zlib.error, msgspec.MsgspecError) as error:
+            _log.warning("the metrics in %s/%s were damaged and begin anew: %r", place[0], place[1], error)
+            return []
 
     async def _write(self, job_id: JobId) -> None:
         place = self._place(job_id)
         if place is None:
             return
         namespace, name, owner = place
-        newest = sorted(self._held.get(job_id, {}).values(), key=order_of)[-_MOST_METRICS:]
+        newest = _newest(self._held.get(job_id, {}).values())
         content = base64.b64encode(gzip.compress(msgspec.msgpack.encode(newest))).decode()
         reference = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
         metadata = {"name": name, "namespace": namespace, "ownerReferences": [reference]}
         await self._client.apply(CONFIG_MAPS, {"metadata": metadata, "binaryData": {_KEY: content}}, force=True)
+
+
+def _newest(metrics: Iterable[Metric]) -> list[Metric]:
+    return sorted(metrics, key=order_of)[-_MOST_METRICS:]

@@ -5,6 +5,7 @@ access rules say who sees what. Guarded writes rest on the object's ``resourceVe
 """
 
 import contextlib
+import hashlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -133,7 +134,7 @@ class KubernetesStore:
             raise StaleVersionError("job", job.id, expected=job.version, found=kept.job.version)
         journal = appended(kept.journal, records)
         if job.finished:
-            await self._metrics.flush(job.id)  # whoever sees that it is over may look at once
+            await self._metrics.rest(job.id)  # whoever sees that it is over may look at once
         try:
             kept = await self._save_spec(kept, job)
             body = kept.with_status(job, journal)
@@ -248,7 +249,10 @@ class KubernetesStore:
         """Append metrics; see Store."""
         for job_id in {metric.job_id for metric in metrics} - self._objects.known.keys():
             await self._objects.find(job_id)
-        await self._metrics.add(metrics)
+        try:
+            await self._metrics.add(metrics)
+        except KubeError as error:
+            raise StorageError(f"metrics cannot be kept: {error}") from error
 
     async def metrics(
         self, job_id: JobId, *, name: str | None = None, since: Timestamp | None = None, limit: int = 10_000
@@ -376,7 +380,10 @@ class KubernetesStore:
 
     def _metrics_place(self, job_id: JobId) -> tuple[str, str, OwnerReference] | None:
         kept = self._objects.known.get(job_id)
-        return (kept.namespace, f"{kept.name}-metrics", kept.owner) if kept is not None else None
+        if kept is None:
+            return None
+        digest = hashlib.sha256(job_id.encode()).hexdigest()[:6]  # somebody may have a ConfigMap of the plain name
+        return kept.namespace, f"{kept.name}-{digest}-metrics", kept.owner
 
     def _announce(self, kept: Kept, records: Sequence[Record]) -> None:
         if self._announcer is not None:
