@@ -1,14 +1,18 @@
 """Sweeps as objects, whoever wrote them."""
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from gangline.errors import StorageError
-from gangline.kube import GenericObject, Metadata
+from gangline.kube import GenericObject, KubeClient, Metadata
 from gangline.model import Tenant
-from gangline.storage.kubernetes.sweeps import object_to_sweep, sweep_to_status
-from gangline.testing.builders import make_sweep
+from gangline.model.sweep import SWEEP_LABEL
+from gangline.storage.kubernetes.objects import JobObjects
+from gangline.storage.kubernetes.sweeps import SweepObjects, object_to_sweep, sweep_to_status
+from gangline.testing.builders import make_job, make_sweep
 
 SPEC = {"parameters": {"rate": [1, 2]}, "template": {"spec": {"command": "train $(rate)", "queue": "red"}}}
 
@@ -40,3 +44,21 @@ def test_progress_is_kept_in_the_status() -> None:
 def test_what_is_no_sweep_is_named() -> None:
     with pytest.raises(StorageError, match=r"vision/grid.*spec.parameters.rate"):
         object_to_sweep(item({**SPEC, "parameters": {"rate": []}}), Tenant("vision"))
+
+
+class Cluster:
+    """Lists one sweep."""
+
+    async def list(self, *_: object, **__: object) -> SimpleNamespace:
+        return SimpleNamespace(items=[item(SPEC)])
+
+
+async def test_a_trial_belongs_to_its_sweep_and_another_job_does_not() -> None:
+    client = cast(KubeClient, Cluster())
+    sweeps = SweepObjects(client, JobObjects(client, prefix="", namespace=None))
+    (sweep,) = await sweeps.all(None)
+    trial = make_job(job_id=sweep.trial_id(3), labels={SWEEP_LABEL: sweep.name})
+    owner = sweeps.owner_of_trial(trial)
+    assert owner is not None
+    assert (owner.kind, owner.name, owner.uid) == ("Sweep", "grid", "1-2-3-4-5")
+    assert sweeps.owner_of_trial(make_job(job_id=sweep.trial_id(3))) is None

@@ -36,7 +36,7 @@ from gangline.storage.kubernetes.following import Follower, Listener
 from gangline.storage.kubernetes.metrics import MetricKeeper
 from gangline.storage.kubernetes.objects import JobObjects
 from gangline.storage.kubernetes.record_text import appended
-from gangline.storage.kubernetes.records import Kept, RecordKind
+from gangline.storage.kubernetes.records import Kept, Plain, RecordKind
 from gangline.storage.kubernetes.sweeps import SweepObjects
 from gangline.storage.kubernetes.wire import object_to_queue, queue_to_object
 from gangline.storage.listing import (
@@ -83,7 +83,7 @@ class KubernetesStore:
         namespace = self._objects.namespace_of(job.spec.tenant)
         kind = await self._objects.kind_for(job)
         for name in await self._free_names(kind, job, namespace):
-            body = kind.body(job, records, namespace=namespace, name=name)
+            body = self._owned(kind.body(job, records, namespace=namespace, name=name), job)
             try:
                 kept = self._objects.read(await self._client.create(kind.resource, body), kind)
             except AlreadyExistsError:
@@ -97,6 +97,14 @@ class KubernetesStore:
                 self._announce(kept, records)
                 return kept.job
         raise ConflictError(f"too many jobs named '{job.name}' are being deleted; try again later")
+
+    def _owned(self, body: Plain, job: Job) -> Plain:
+        """Let a trial belong to its sweep."""
+        owner = self._sweeps.owner_of_trial(job)
+        if owner is None:
+            return body
+        reference = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+        return {**body, "metadata": {**body["metadata"], "ownerReferences": [reference]}}
 
     async def _free_names(self, kind: RecordKind, job: Job, namespace: str) -> Iterator[str]:
         """Return the names to try for the object: the job's own, unless a namesake that is being deleted holds it."""

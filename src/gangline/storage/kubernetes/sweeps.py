@@ -15,11 +15,11 @@ import msgspec
 
 from gangline.dialects.native import API_VERSION, sweep_from_plain, sweep_to_plain
 from gangline.errors import ConflictError, InvalidInputError, NotFoundError, StaleVersionError, StorageError
-from gangline.kube import AlreadyExistsError, Applied, GenericObject, KubeClient, KubeError, OwnerReference
+from gangline.kube import AlreadyExistsError, Applied, Deleted, GenericObject, KubeClient, KubeError, OwnerReference
 from gangline.kube import ConflictError as KubeConflictError
 from gangline.kube import NotFoundError as KubeNotFoundError
-from gangline.model import Tenant
-from gangline.model.sweep import Sweep
+from gangline.model import Job, Tenant
+from gangline.model.sweep import SWEEP_LABEL, Sweep
 from gangline.storage.kubernetes.definitions import GROUP, SWEEPS
 from gangline.storage.kubernetes.objects import JobObjects
 
@@ -37,7 +37,7 @@ class SweepObjects:
         self._client = client
         self._places = places
         self.owners: dict[str, OwnerReference] = {}
-        """What files sent with a sweep belong to, by the ids of those that were created here."""
+        """What the trials of a sweep and the files sent with it belong to, by its id, of all that were seen here."""
 
     async def create(self, sweep: Sweep) -> Sweep:
         """Keep a new sweep; see Store."""
@@ -50,10 +50,6 @@ class SweepObjects:
             raise ConflictError(f"tenant '{sweep.tenant}' has a sweep named '{sweep.name}' already") from error
         except KubeError as error:
             raise StorageError(f"sweep '{sweep.name}' cannot be kept: {error}") from error
-        metadata = created.metadata
-        self.owners[sweep.id] = OwnerReference(
-            api_version=SWEEPS.api_version, kind=SWEEPS.kind, name=metadata.name, uid=metadata.uid
-        )
         return self._read(created)
 
     async def save(self, sweep: Sweep) -> Sweep:
@@ -102,10 +98,15 @@ class SweepObjects:
                     async for change in changes:
                         if isinstance(change, Applied):
                             await self._tell_if_invalid(change.object)
+                        elif isinstance(change, Deleted):
+                            self._forget(change.object)
                         changed()
             except KubeError as error:
                 _log.warning("sweeps cannot be watched; trying again: %s", error)
             await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _forget(self, item: GenericObject) -> None:
+        self.owners = {key: owner for key, owner in self.owners.items() if owner.uid != item.metadata.uid}
 
     async def _tell_if_invalid(self, item: GenericObject) -> None:
         """Say in its status why an object can be no sweep: what a schema cannot check, its author must see."""
@@ -138,7 +139,15 @@ class SweepObjects:
         }
 
     def _read(self, item: GenericObject) -> Sweep:
-        return object_to_sweep(item, self._places.tenant_of(item.metadata.namespace))
+        sweep = object_to_sweep(item, self._places.tenant_of(item.metadata.namespace))
+        self.owners[sweep.id] = OwnerReference(
+            api_version=SWEEPS.api_version, kind=SWEEPS.kind, name=item.metadata.name, uid=item.metadata.uid
+        )
+        return sweep
+
+    def owner_of_trial(self, job: Job) -> OwnerReference | None:
+        """Return the sweep that a job is a trial of: who deletes it with kubectl means its trials too."""
+        return self.owners.get(job.id.rpartition("-")[0]) if SWEEP_LABEL in job.spec.labels else None
 
 
 def sweep_to_status(sweep: Sweep) -> dict[str, Any]:
