@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gangline.ps.errors import (
         NonFiniteGradientError,
         OldMapError,
+        OptimizerError,
         ParameterServerError,
         ReplacedError,
         ServerLostError,
@@ -30,6 +31,7 @@ __all__ = [
     "NonFiniteGradientError",
     "NonFinitePolicy",
     "OldMapError",
+    "OptimizerError",
     "ParameterServerError",
     "ReplacedError",
     "ServerLostError",

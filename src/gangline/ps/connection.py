@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gangline.ps.blocks import Array
+from gangline.ps.errors import WireError
 from gangline.ps.service import Caller
 from gangline.ps.store import Pin
 from gangline.ps.wire import HEADER, VECTOR_LIMIT, byte_view, drop_sent, frame, parse_header
@@ -140,6 +141,8 @@ class Connection:
         if ready < HEADER.size:
             return None
         flags, message_bytes, payload_bytes = parse_header(self._buffer, self._start)
+        if payload_bytes and not self.greeted:
+            raise WireError("a connection begins with Hello, and nothing is set aside for more before that")
         body = self._start + HEADER.size + message_bytes
         total = HEADER.size + message_bytes + payload_bytes
         if total <= ready:

@@ -5,6 +5,7 @@ ParameterServerError
     ShapeMismatchError       arrays that differ from what the servers hold
     UnknownNameError         a parameter nobody declared
     NonFiniteGradientError   a gradient with NaN or infinity, under the policies reject and stop
+    OptimizerError           an optimizer of the user's own raised on a server
     OldMapError              the sender's map is older than the server's; the session fetches the new one itself
     MissingBlocksError       the server lost blocks that the map gives it; the session uploads them itself
     NoMapError               the server knows of no model yet
@@ -48,6 +49,12 @@ class NonFiniteGradientError(ParameterServerError):
     """A gradient that holds NaN or infinity."""
 
     code = "nan"
+
+
+class OptimizerError(ParameterServerError):
+    """An optimizer of the user's own failed on a server."""
+
+    code = "optimizer"
 
 
 class OldMapError(ParameterServerError):
@@ -106,6 +113,7 @@ _BY_CODE = {
         ShapeMismatchError,
         UnknownNameError,
         NonFiniteGradientError,
+        OptimizerError,
         OldMapError,
         MissingBlocksError,
         NoMapError,

@@ -129,12 +129,20 @@ class Server:
                 logger.warning("connection dropped: %s", error)
             self._drop(data)
             return
+        except Exception:  # what one client sends must not end the training of all
+            logger.exception("connection dropped: its request cannot be handled")
+            self._drop(data)
+            return
         self._watch(data)
 
     def _accept(self, listener: socket.socket) -> None:
         try:
             sock, _ = listener.accept()
         except BlockingIOError:
+            return
+        except OSError as error:
+            logger.warning("a connection could not be accepted: %s", error)
+            time.sleep(TICK_SECONDS)  # it is still waiting, and would be tried again at once
             return
         if sock.family == socket.AF_UNIX and not peer_is_same_user(sock):
             sock.close()
@@ -157,9 +165,10 @@ class Server:
     def _greet(self, connection: Connection, request: Request) -> None:
         if not isinstance(request, Hello):
             raise WireError(f"a connection begins with Hello, not with {type(request).__name__}")
-        connection.greeted = True
+        # Who works for another job is told so, and may do nothing else.
+        connection.greeted = request.job == self._job
         descriptors, connection.descriptors = connection.descriptors, []
-        if request.image_bytes and descriptors:
+        if connection.greeted and request.image_bytes and descriptors:
             connection.caller.image = SharedImage.accept(descriptors.pop(), request.image_bytes)
         for descriptor in descriptors:
             os.close(descriptor)

@@ -6,6 +6,7 @@ asked again after something changed. An error of this package becomes the reply 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,10 +18,12 @@ from gangline.ps import messages as m
 from gangline.ps.agreement import Agreement
 from gangline.ps.blocks import Array
 from gangline.ps.coordinator import Coordinator
-from gangline.ps.errors import ParameterServerError, ShapeMismatchError, WireError
+from gangline.ps.errors import OptimizerError, ParameterServerError, ShapeMismatchError, WireError
 from gangline.ps.settings import Settings
 from gangline.ps.shared_image import SharedImage
 from gangline.ps.store import HeldBlock, Pin, Store, check_sizes
+
+logger = logging.getLogger(__name__)
 
 # The rest any server answers. What settles a move is not among them: it must come through while the lead is silent.
 FOR_THE_LEAD = frozenset({
@@ -102,6 +105,8 @@ class Service:
         try:
             return self._table[type(request)](request, exchange)
         except ParameterServerError as error:
+            if isinstance(error, OptimizerError):
+                logger.exception("a push cannot be applied")
             return Answer(m.Failed(error.code, str(error)))
 
     def disconnected(self, caller: Caller, now: float) -> None:

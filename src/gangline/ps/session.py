@@ -12,6 +12,7 @@ of the mapping's old values by reference, and do not write to them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +26,7 @@ from gangline import runtime
 from gangline.ps import messages as m
 from gangline.ps.blocks import Array, Indices, Tensor, describe, image_bytes, image_views
 from gangline.ps.consistency import parse_consistency
-from gangline.ps.errors import NonFiniteGradientError, ShapeMismatchError, UnknownNameError
+from gangline.ps.errors import NonFiniteGradientError, SettingsError, ShapeMismatchError, UnknownNameError
 from gangline.ps.heartbeat import Heartbeat
 from gangline.ps.link import Link, RemoteLink
 from gangline.ps.push_log import LoggedPush
@@ -167,6 +168,8 @@ class Session:
         self.statistics.begin_step()
         if self._heartbeat:
             self._heartbeat.check()
+        if not math.isfinite(scale):
+            raise SettingsError(f"scale must be a finite number, not {scale}: it would spoil everybody's values")
         flat = self._flatten(gradients)
         norm = _norm(flat)
         staleness = 0

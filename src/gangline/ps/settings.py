@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -50,8 +51,8 @@ class Settings:
         if self.non_finite not in tuple(NonFinitePolicy):
             raise SettingsError(f"non_finite {self.non_finite!r}: expected one of {[str(p) for p in NonFinitePolicy]}")
         for name in ("learning_rate", "lease_seconds", "snapshot_seconds"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"{name} must be above zero, not {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise SettingsError(f"{name} must be a number above zero, not {getattr(self, name)}")
 
     @property
     def training(self) -> Training:

@@ -20,6 +20,7 @@ from gangline.ps.errors import (
     MissingBlocksError,
     NonFiniteGradientError,
     OldMapError,
+    OptimizerError,
     ReplacedError,
     ShapeMismatchError,
 )
@@ -229,7 +230,11 @@ class Store:
             raise ShapeMismatchError(f"block {block.number} has {block.value.size} elements, not {gradient.size}")
         block.make_writable()
         rate = self.agreement.training.learning_rate * scale
-        self.agreement.optimizer(block.value, gradient, block.state, rate)
+        try:
+            self.agreement.optimizer(block.value, gradient, block.state, rate)
+        except Exception as error:
+            name = self.agreement.training.optimizer
+            raise OptimizerError(f"optimizer {name!r} failed: {type(error).__name__}: {error}") from error
         block.version += 1
         self.changes += 1
 
