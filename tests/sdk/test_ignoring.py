@@ -4,6 +4,7 @@ from pathlib import PurePath
 
 import pytest
 
+from gangline.errors import InvalidInputError
 from gangline.sdk.ignoring import IgnoreRules
 
 
@@ -37,3 +38,8 @@ def test_patterns_mean_what_they_mean_elsewhere(
     patterns: list[str], path: str, folder: bool, want_ignored: bool
 ) -> None:
     assert IgnoreRules(patterns).ignore(PurePath(path), folder=folder) is want_ignored
+
+
+def test_what_is_no_pattern_is_named() -> None:
+    with pytest.raises(InvalidInputError, match=r"'\[z-a\]' is no pattern"):
+        IgnoreRules(["[z-a]"])

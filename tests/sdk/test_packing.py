@@ -1,8 +1,10 @@
 """Packing code."""
 
+import errno
 import os
 import tarfile
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -64,6 +66,61 @@ def test_a_directory_that_is_a_link_is_packed_as_a_link(tmp_path: Path) -> None:
     make_tree(tmp_path, "code/train.py", "elsewhere/secret")
     (tmp_path / "code" / "data").symlink_to(tmp_path / "elsewhere")
     assert names_in(tmp_path / "code") == ["data", "train.py"]
+
+
+def test_a_work_trees_git_file_and_a_linked_environment_stay_at_home(tmp_path: Path) -> None:
+    make_tree(tmp_path, "train.py", ".git")
+    (tmp_path / ".venv").symlink_to("/opt/environment")
+    assert names_in(tmp_path) == ["train.py"]
+
+
+class HastyTarFile(tarfile.TarFile):
+    """Calls ``meanwhile`` before each entry is added, with the entry's name."""
+
+    meanwhile = staticmethod(lambda name: None)
+
+    def addfile(self, tarinfo: tarfile.TarInfo, fileobj: IO[bytes] | None = None) -> None:
+        type(self).meanwhile(tarinfo.name)
+        super().addfile(tarinfo, fileobj)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> type[HastyTarFile]:
+    monkeypatch.setattr(tarfile, "open", HastyTarFile.open)
+    return HastyTarFile
+
+
+def test_a_file_that_disappears_meanwhile_is_left_out(
+    tmp_path: Path, hasty: type[HastyTarFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tree(tmp_path, "a.py", "b.swp", "c.py")
+    monkeypatch.setattr(hasty, "meanwhile", lambda name: (tmp_path / "b.swp").unlink(missing_ok=True))
+    assert names_in(tmp_path) == ["a.py", "c.py"]
+
+
+def test_a_file_that_shrinks_meanwhile_is_named(
+    tmp_path: Path, hasty: type[HastyTarFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tree(tmp_path, "a.py")
+    monkeypatch.setattr(hasty, "meanwhile", lambda name: (tmp_path / name).write_text(""))
+    with pytest.raises(InvalidInputError, match=r"a\.py': it changed while it was packed"):
+        names_in(tmp_path)
+
+
+def test_a_directory_that_cannot_be_read_is_named_rather_than_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tree(tmp_path, "secret/a.py")
+    scan = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("secret"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(InvalidInputError, match=r"secret': Permission denied.*\.ganglineignore"):
+        names_in(tmp_path)
 
 
 def test_sockets_and_pipes_are_left_out(tmp_path: Path) -> None:

@@ -119,9 +119,17 @@ def unpack_parts(folder: Path, target: Path) -> None:
         _extract(members, target)
 
 
+def keep_links(member: tarfile.TarInfo, target: str) -> tarfile.TarInfo | None:
+    """Unpack code as ``filter="data"`` does, but leave a symbolic link as its user made it, wherever it leads.
+
+    People link to their data. Whatever would be written through a link out of the directory is refused all the same.
+    """
+    return tarfile.tar_filter(member, target) if member.issym() else tarfile.data_filter(member, target)
+
+
 def _extract(members: tarfile.TarFile, target: Path) -> None:
     if hasattr(tarfile, "data_filter"):
-        members.extractall(target, filter="data")
+        members.extractall(target, filter=keep_links)
     else:
         members.extractall(target)  # an old Python; the archive is the user's own, for the user's own container
 

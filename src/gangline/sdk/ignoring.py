@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from gangline.errors import InvalidInputError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
@@ -42,11 +44,13 @@ def _rule(line: str) -> _Rule | None:
     text = text.rstrip("/")
     anchored = "/" in text
     expression = _expression(text.lstrip("/"))
-    return _Rule(
-        pattern=re.compile(expression if anchored else f"(?:.*/)?{expression}"),
-        folders_only=folders_only,
-        takes_back=takes_back,
-    )
+    try:
+        pattern = re.compile(expression if anchored else f"(?:.*/)?{expression}")
+    except re.error as error:
+        raise InvalidInputError(
+            f"'{line}' is no pattern", file=".ganglineignore", expected="the notation of .gitignore"
+        ) from error
+    return _Rule(pattern=pattern, folders_only=folders_only, takes_back=takes_back)
 
 
 _TOKENS = re.compile(

@@ -20,7 +20,8 @@ from gangline.errors import InvalidInputError
 from gangline.sdk.ignoring import IgnoreRules
 
 IGNORE_FILE = ".ganglineignore"
-ALWAYS_IGNORED = (".git/", "__pycache__/", ".venv/")
+ALWAYS_IGNORED = (".git", "__pycache__/", ".venv")
+"""Not directories alone: ``.git`` is a file in a work tree, and ``.venv`` often a link."""
 
 _IN_MEMORY_BYTES = 16 * 2**20
 _BIGGEST_SHOWN = 5
@@ -63,9 +64,11 @@ def pack(directory: Path, *, limit_bytes: int) -> Iterator[Archive]:
 def _entries(directory: Path) -> Iterator[Path]:
     """Every file, link and directory to pack, relative and in one order everywhere."""
     ignore_file = directory / IGNORE_FILE
-    own = ignore_file.read_text(encoding="utf-8").splitlines() if ignore_file.is_file() else []
+    own = (
+        ignore_file.read_text(encoding="utf-8", errors="surrogateescape").splitlines() if ignore_file.is_file() else []
+    )
     rules = IgnoreRules([*own, *ALWAYS_IGNORED])
-    for parent, directories, files in os.walk(directory):
+    for parent, directories, files in os.walk(directory, onerror=_cannot_read):
         relative = Path(parent).relative_to(directory)
         links = [name for name in directories if (Path(parent) / name).is_symlink()]
         kept = [name for name in directories if name not in links and not rules.ignore(relative / name, folder=True)]
@@ -77,6 +80,16 @@ def _entries(directory: Path) -> Iterator[Path]:
 def _add(archive: tarfile.TarFile, directory: Path, entry: Path) -> None:
     """Add one entry without anything that differs from machine to machine; sockets and the like are left out."""
     path = directory / entry
+    try:
+        _add_there(archive, path, entry)
+    except FileNotFoundError:
+        return  # it has disappeared since the directory was read: editors and caches come and go
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        _cannot_read(error)
+
+
+def _add_there(archive: tarfile.TarFile, path: Path, entry: Path) -> None:
     mode = path.lstat().st_mode
     header = tarfile.TarInfo(entry.as_posix())
     if stat.S_ISLNK(mode):
@@ -90,6 +103,16 @@ def _add(archive: tarfile.TarFile, directory: Path, entry: Path) -> None:
         with path.open("rb") as content:
             header.size = os.fstat(content.fileno()).st_size
             archive.addfile(header, content)
+
+
+def _cannot_read(error: OSError) -> None:
+    # An error without a number is tarfile's own: the file ended before the size it had when it was opened.
+    problem = error.strerror or "it changed while it was packed"
+    raise InvalidInputError(
+        f"cannot pack '{error.filename}': {problem}",
+        field="spec.code",
+        expected=f"files that stay and can be read; leave others out with {IGNORE_FILE}",
+    ) from error
 
 
 def _too_large(directory: Path, entries: tuple[Path, ...], limit_bytes: int) -> InvalidInputError:

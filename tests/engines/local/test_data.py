@@ -261,22 +261,28 @@ async def test_each_replica_has_its_own_copy_of_the_code(subject: LocalSubject) 
     assert not subject.news.of(DownloadStarted)
 
 
-def link_to(target: str) -> Callable[[tarfile.TarFile], None]:
+def link_to(target: str, *, then: str | None = None) -> Callable[[tarfile.TarFile], None]:
     def fill(archive: tarfile.TarFile) -> None:
         member = tarfile.TarInfo("link")
         member.type = tarfile.SYMTYPE
         member.linkname = target
         archive.addfile(member)
+        if then is not None:
+            add_file(archive, then)
 
     return fill
 
 
 @pytest.mark.parametrize(
     "fill",
-    [lambda archive: add_file(archive, "../evil"), link_to("/etc"), link_to("../../outside")],
-    ids=["path out", "absolute link", "relative link out"],
+    [
+        lambda archive: add_file(archive, "../evil"),
+        link_to("/etc", then="link/evil"),
+        link_to("../..", then="link/evil"),
+    ],
+    ids=["path out", "through an absolute link", "through a relative link"],
 )
-async def test_code_that_points_outside_is_refused(
+async def test_code_that_would_be_written_outside_is_refused(
     subject: LocalSubject, fill: Callable[[tarfile.TarFile], None]
 ) -> None:
     gang = await gang_of(subject, "true", code=make_archive(subject, fill))
@@ -284,6 +290,14 @@ async def test_code_that_points_outside_is_refused(
     (failed,) = await subject.news.wait_for(GangFailed)
     assert failed.permanent
     assert not list(subject.root.rglob("evil"))
+
+
+async def test_a_link_to_data_elsewhere_is_kept(subject: LocalSubject, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("seven\n")
+    code = make_archive(subject, link_to(str(tmp_path / "data")))
+    await subject.engine.run(await gang_of(subject, "cat link", code=code))
+    await subject.news.wait_for(ReplicaExited)
+    assert [line.text for line in await subject.lines()] == ["seven"]
 
 
 async def test_code_that_is_not_here_is_said_to_be_missing(subject: LocalSubject) -> None:

@@ -13,7 +13,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from gangline.runtime.moving import PERMANENT_FAILURE, PermanentError, move
+from gangline.runtime.moving import PERMANENT_FAILURE, PermanentError, keep_links, move
 
 from .launch import SCRATCH_FOLDERS
 from .orders import Order
@@ -65,11 +65,11 @@ def prepare(order: Order, directory: Path, replicas: list[str]) -> None:
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """Unpack a code archive; members that point outside it are refused."""
+    """Unpack a code archive; what would be written outside the target is refused."""
     if not archive.exists():
         raise PermanentError(f"the code archive {archive.name} is not here; submit the job again")
     if not hasattr(tarfile, "data_filter"):
         raise PermanentError("unpacking code safely needs Python 3.11.4 or later")
     target.mkdir(mode=0o700)
     with tarfile.open(archive) as members:
-        members.extractall(target, filter="data")
+        members.extractall(target, filter=keep_links)
