@@ -145,6 +145,23 @@ def test_scale_asks_for_more_replicas(here: Here) -> None:
     here("delete", "elastic")
 
 
+def test_a_job_that_refuses_does_not_keep_the_others_from_being_steered(here: Here) -> None:
+    for name in ("ended", "ready"):
+        here("submit", "--name", name, "--halted", "--", "true")
+    here("cancel", "ended")
+    code, _, said = here("cancel", "nobody", "ended", "ready")
+    assert (code, "ready is CANCELLED" in said) == (4, True)
+    assert "error: no job named 'nobody'" in said
+    here("delete", "ended", "ready")
+
+
+def test_what_is_so_already_needs_no_time_to_wait_for(here: Here) -> None:
+    here("submit", "--name", "paused", "--halted", "--", "true")
+    assert here("wait", "paused", "--for", "halted", "--timeout", "0")[0] == 0
+    assert here("wait", "paused", "--timeout", "0")[0] == 124
+    here("delete", "paused")
+
+
 def test_prune_prints_what_it_deletes(fresh_shell: Shell) -> None:
     fresh_shell.out("submit", "--name", "old", "--wait", "--", "true")
     assert fresh_shell.out("prune", "--older-than", "1h") == ""

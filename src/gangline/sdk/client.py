@@ -16,7 +16,7 @@ from typing import Self
 import msgspec
 
 from gangline.dialects.native import job_to_plain
-from gangline.errors import ConflictError, NotFoundError
+from gangline.errors import ConflictError, NotFoundError, WaitTimeoutError
 from gangline.model import FINAL_PHASES, Job, JobId, JobSpec, Metric, Node, Phase, Queue, ReplicaId, Tenant, Timestamp
 from gangline.sdk import wire
 from gangline.sdk.exchange import Exchange, query_of
@@ -318,7 +318,7 @@ class Client:
         it disappeared.
         """
         seen: int | None = None
-        for change in self.watch(job, timeout=timeout):
+        for change in self.watch(job, timeout=timeout) if timeout is None or timeout > 0 else self._glance(job):
             if change.job is None:
                 break
             seen = len(change.job.history) - 1 if seen is None else seen
@@ -328,6 +328,12 @@ class Client:
                 wanted = ", ".join(sorted(phases))
                 raise ConflictError(f"job '{job}' is {change.job.phase} and will never be {wanted}")
         raise NotFoundError("job", job, hint="it was deleted meanwhile")
+
+    def _glance(self, job: str) -> Iterator[Change]:
+        """Watch a job without any time to do so: what is so already is seen."""
+        found = self.get(job)
+        yield Change(job_id=found.id, job=found)
+        raise WaitTimeoutError(f"there was no time to wait; job '{job}' is {found.phase}")
 
     # Within --------------------------------------------------------------------------------------------------
 

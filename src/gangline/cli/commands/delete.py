@@ -4,8 +4,8 @@ import click
 
 from gangline.cli import terminal, words
 from gangline.cli.connection import connect
+from gangline.cli.one_by_one import ask_for_each
 from gangline.cli.options import jobs_argument, tenant_option
-from gangline.errors import NotFoundError
 from gangline.model import Job
 
 
@@ -31,17 +31,10 @@ def command(
     seconds = None if timeout is None else words.read_duration(timeout, "--timeout")
     client = connect(ctx, tenant=tenant)
     asked: list[Job] = []
-    missing: list[NotFoundError] = []
-    for name in jobs:
-        try:
-            asked.append(client.delete(name, wait=False))
-        except NotFoundError as error:
-            missing.append(error)
-    for job in asked:
-        if not no_wait:
-            client.wait_until_gone(job.id, timeout=seconds)
-        terminal.say(f"{job.name} is being deleted" if no_wait else f"{job.name} is deleted")
-    for other in missing[:-1]:
-        terminal.say(f"error: {other}")
-    if missing:
-        raise missing[-1]
+    try:
+        ask_for_each(jobs, lambda name: client.delete(name, wait=False), asked.append)
+    finally:
+        for job in asked:
+            if not no_wait:
+                client.wait_until_gone(job.id, timeout=seconds)
+            terminal.say(f"{job.name} is being deleted" if no_wait else f"{job.name} is deleted")

@@ -2,8 +2,8 @@
 
 import click
 
-from gangline.cli import terminal
 from gangline.cli.connection import connect
+from gangline.cli.one_by_one import ask_for_each, tell_phase
 from gangline.cli.options import jobs_argument, tenant_option
 
 
@@ -13,7 +13,4 @@ from gangline.cli.options import jobs_argument, tenant_option
 @click.pass_context
 def command(ctx: click.Context, jobs: tuple[str, ...], tenant: str | None) -> None:
     """Let halted jobs go on from their checkpoint."""
-    client = connect(ctx, tenant=tenant)
-    for job in jobs:
-        changed = client.resume(job)
-        terminal.say(f"{changed.name} is {changed.phase}")
+    ask_for_each(jobs, connect(ctx, tenant=tenant).resume, tell_phase)
