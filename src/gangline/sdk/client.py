@@ -85,6 +85,7 @@ class Client:
         transport = EmbeddedTransport(home=home, nodes=nodes)
         client = cls(context="", tenant=tenant, settings=transport.settings, transport=transport)
         client._ephemeral = transport.temporary
+        transport.before_exit(client.close)
         return client
 
     def __enter__(self) -> Self:
@@ -96,8 +97,12 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of the service. An embedded one stops; if its home is temporary, its jobs are deleted first."""
+        """Let go of the service. An embedded one stops; if its home is temporary, its jobs are deleted first.
+
+        An embedded client that nobody closed is closed when the program ends.
+        """
         if self._ephemeral:
+            self._ephemeral = False
             for sweep in self.sweeps.list():
                 self.sweeps.delete(sweep.name)
             for job in self.list(limit=None):

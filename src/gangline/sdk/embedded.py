@@ -1,6 +1,9 @@
 """A whole service inside this process, on a socket of its own: Gangline as a library."""
 
+import os
 import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from gangline.compose import Service
@@ -15,6 +18,8 @@ class EmbeddedTransport:
     """Owns the service. Without a ``home``, everything lives in a temporary directory and dies with it."""
 
     def __init__(self, *, home: Path | None = None, nodes: int | None = None) -> None:
+        self._process = os.getpid()
+        self._close: Callable[[], None] | None = None
         self._scratch = tempfile.TemporaryDirectory(prefix="gangline-")
         scratch = Path(self._scratch.name)
         self.temporary = home is None
@@ -35,8 +40,23 @@ class EmbeddedTransport:
         """Send a request; see Transport."""
         return self._http.send(request)
 
+    def before_exit(self, close: Callable[[], None]) -> None:
+        """Have the owner's ``close`` called when the program ends, unless it has been closed by then.
+
+        Otherwise training would go on in a home that is gone, where nobody finds it. ``atexit`` would come too late:
+        by then threads can no longer hand out work, and the service needs them to the end.
+        """
+        self._close = close
+        threading._register_atexit(self._close_at_exit)  # type: ignore[attr-defined]  # noqa: SLF001  # see above
+
+    def _close_at_exit(self) -> None:
+        # A forked child inherits this, but not the service: its end is none of ours.
+        if self._close is not None and os.getpid() == self._process:
+            self._close()
+
     def close(self) -> None:
         """Stop the service; gangs in a home of their own go on."""
+        self._close = None
         self._service.close()
         self._scratch.cleanup()
 
