@@ -46,6 +46,40 @@ def test_a_number_that_json_cannot_hold_becomes_null(metrics: Path) -> None:
     assert read(metrics)[0]["value"] is None
 
 
+class Tensor:
+    """What arrays of one element are like: no int and no float, but willing to become one."""
+
+    def __int__(self) -> int:
+        return 7
+
+    def __float__(self) -> float:
+        return 0.5
+
+
+def test_steps_and_values_may_be_what_frameworks_count_with(metrics: Path) -> None:
+    report(step=Tensor(), total_steps=14, loss=Tensor())  # type: ignore[arg-type]  # what users do
+
+    assert [(record["name"], record["value"], record["step"]) for record in read(metrics)] == [
+        ("loss", 0.5, 7),
+        ("progress", 0.5, 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [{"loss": "low"}, {"loss": None}, {"step": "first", "loss": 1.0}, {"loss": 10**400}, {"step": [1], "loss": 1.0}],
+    ids=["a word", "nothing", "a step in words", "a number beyond all", "a list of steps"],
+)
+def test_what_is_no_number_is_told_and_training_goes_on(
+    metrics: Path, numbers: dict[str, float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    report(**numbers)  # type: ignore[arg-type]  # what users do
+    report(step=1, loss=0.5)
+
+    assert "is no single number" in capsys.readouterr().err
+    assert [record["value"] for record in read(metrics)] == [0.5]
+
+
 def test_nothing_is_written_outside_a_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("GANGLINE_METRICS", raising=False)
     monkeypatch.chdir(tmp_path)

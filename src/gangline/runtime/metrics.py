@@ -35,12 +35,13 @@ class MetricFile:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            self._warn(str(error))
+            self.warn(str(error))
         else:
             if self._torn:
-                self._warn("the file system took only part of the line")
+                self.warn("the file system took only part of the line")
 
-    def _warn(self, reason: str) -> None:
+    def warn(self, reason: str) -> None:
+        """Say once why numbers are missing."""
         if not self._warned:
             self._warned = True
             sys.stderr.write(f"gangline: metrics cannot be written to {self._path}: {reason}; training goes on\n")
@@ -58,16 +59,23 @@ def report(*, step: int | None = None, total_steps: int | None = None, **metrics
     path = current().metrics_path
     if path is None:
         return
-    if total_steps and step is not None:
-        metrics["progress"] = min(1.0, max(0.0, step / total_steps))
+    file = _files.setdefault(path, MetricFile(path))
     now = time.time()
-    records: list[dict[str, object]] = [
-        {"at": now, "name": name, "value": _number(value), "step": step} for name, value in metrics.items()
-    ]
+    try:
+        at_step = None if step is None else int(step)
+        if total_steps and at_step is not None:
+            metrics["progress"] = min(1.0, max(0.0, at_step / int(total_steps)))
+        records: list[dict[str, object]] = [
+            {"at": now, "name": name, "value": _number(value), "step": at_step} for name, value in metrics.items()
+        ]
+    except Exception as error:  # noqa: BLE001  # arrays and tensors refuse in ways of their own; training goes on
+        file.warn(f"step {step!r} of {total_steps!r} or a value is no single number ({error})")
+        return
     if records:
-        _files.setdefault(path, MetricFile(path)).append(records)
+        file.append(records)
 
 
 def _number(value: float) -> float | None:
+    """Turn whatever counts as a number, an array of one element too, into one that JSON can hold."""
     number = float(value)
     return number if math.isfinite(number) else None

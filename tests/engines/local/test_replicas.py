@@ -222,6 +222,7 @@ async def test_metrics_are_reported_before_the_exit_and_again_after_a_restart(su
     lines = [
         '{"at": 5.0, "name": "loss", "value": 0.5, "step": 1}',
         "not a metric",
+        '{"at": 1794785998831, "name": "loss", "value": 0.5, "step": 3}',
         '{"at": 6.0, "name": "loss", "value": null, "step": 2}',
         '{"at": 7.0, "name": "accuracy", "value": 1, "step": null}',
     ]

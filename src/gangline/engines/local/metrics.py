@@ -10,6 +10,8 @@ from gangline.model import JobId, Metric, ReplicaId, Timestamp
 _READ_BYTES = 1 << 20
 _MOST_STEPS = 2**63 - 1
 """What a database can count to; a larger step is no step."""
+_LAST_SECOND = 253402300799.0
+"""The end of the year 9999, where calendars end; a later time was written in other units than seconds."""
 
 
 class MetricLine(msgspec.Struct, frozen=True):
@@ -55,6 +57,8 @@ class MetricTail:
         except (msgspec.DecodeError, msgspec.ValidationError):
             return None
         if found.value is None or (found.step is not None and abs(found.step) > _MOST_STEPS):
+            return None
+        if not 0 <= found.at <= _LAST_SECOND:
             return None
         return Metric(
             job_id=self._job_id,
