@@ -97,6 +97,8 @@ def test_attach_runs_where_the_replica_runs(shell: Shell) -> None:
     found = shell.out("attach", "attached", "-i", "worker-0", "--", "sh", "-c", "echo $WORD $GANGLINE_ROLE; pwd")
     assert found.splitlines()[0] == "inside worker"
     assert found.splitlines()[1].endswith("worker-0/work")
+    refused = shell.run("attach", "attached", "--", "no-such-program")
+    assert (refused.returncode, "'no-such-program' cannot be run there" in refused.stderr) == (2, True)
     shell.out("cancel", "attached")
     gone = shell.run("attach", "attached")
     assert (gone.returncode, "has none on this machine" in gone.stderr) == (3, True)

@@ -125,3 +125,11 @@ def test_a_standard_output_that_is_closed_is_no_reason_to_fail(shell: Shell) -> 
         ["sh", "-c", f"{command} >&-"], env=shell.environment, stderr=subprocess.PIPE, text=True, check=False
     )
     assert (done.returncode, "error" in done.stderr) == (0, False)
+
+
+def test_what_was_submitted_before_a_failure_is_told(here: Here, two_jobs: None, tmp_path: Path) -> None:
+    jobs = [f"metadata: {{name: {name}}}\nspec: {{command: sleep 100}}\n" for name in ("before", "resting")]
+    (tmp_path / "jobs.yaml").write_text("---\n".join(jobs))
+    code, _, said = here("submit", "--halted", "-f", str(tmp_path / "jobs.yaml"))
+    assert (code, "submitted before it failed: before" in said) == (4, True)
+    here("delete", "before")

@@ -1,5 +1,6 @@
 """Which exit code each error has, and how it is told: the one table of the command line."""
 
+import os
 import sys
 
 from gangline.errors import (
@@ -48,7 +49,7 @@ def report(error: Exception) -> int:
 
 def _report_machine(error: OSError) -> int:
     """Tell what the system refused: a full disk, a file of somebody else. No defect of ours, and not ours to mend."""
-    where = f"{error.filename}: " if error.filename else ""
+    where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
     print(f"error: {where}{error.strerror}", file=sys.stderr)
     print(
         "hint: 'gangline doctor' checks disk and directories; GANGLINE_DEBUG=1 shows where it happened", file=sys.stderr

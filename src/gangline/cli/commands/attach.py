@@ -9,7 +9,7 @@ import click
 from gangline.cli.connection import chosen_settings, connect
 from gangline.cli.instances import replica_named
 from gangline.cli.options import job_argument, tenant_option
-from gangline.errors import ConflictError, NotFoundError
+from gangline.errors import ConflictError, InvalidInputError, NotFoundError
 from gangline.model import Job, ReplicaId
 
 _PROCESSES = Path("/proc")
@@ -37,7 +37,10 @@ def command(ctx: click.Context, job: str, words: tuple[str, ...], instance: str 
     program = list(words) or [os.environ.get("SHELL") or "sh"]
     os.chdir(process / "cwd")
     sys.stdout.flush()
-    os.execvpe(program[0], program, {**environment, "TERM": os.environ.get("TERM", "dumb")})
+    try:
+        os.execvpe(program[0], program, {**environment, "TERM": os.environ.get("TERM", "dumb")})
+    except OSError as error:
+        raise InvalidInputError(f"'{program[0]}' cannot be run there: {error.strerror}", field="COMMAND") from error
 
 
 def _process_of(job: Job, replica: ReplicaId) -> Path:

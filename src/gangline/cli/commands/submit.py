@@ -17,7 +17,8 @@ from gangline.cli.jobs import print_jobs
 from gangline.cli.options import Output, output_option
 from gangline.dialects import Translation
 from gangline.dialects.native import job_to_plain
-from gangline.model import JobSpec
+from gangline.errors import GanglineError
+from gangline.model import Job, JobSpec
 from gangline.sdk.values import CODE_PREFIX
 from gangline.settings import Settings
 
@@ -157,9 +158,14 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
     for client, job in zip(clients, jobs, strict=True):
         for document in job.objects_json:
             client.put_object(document)
-    submitted = [
-        client.submit(job.spec, halted=how.halted or job.suspended) for client, job in zip(clients, jobs, strict=True)
-    ]
+    submitted: list[Job] = []
+    try:
+        for client, job in zip(clients, jobs, strict=True):
+            submitted.append(client.submit(job.spec, halted=how.halted or job.suspended))
+    except GanglineError:
+        if submitted:
+            terminal.say(f"submitted before it failed: {', '.join(job.name for job in submitted)}")
+        raise
     if how.following:
         terminal.say(f"submitted {submitted[0].name}")
         return follow(clients[0], submitted[0])
