@@ -15,7 +15,7 @@ import msgspec
 from gangline.dialects import read_plain
 from gangline.dialects.kubeflow import GROUP, Kind, job_conditions, job_to_status, replica_name, time_text
 from gangline.dialects.translation import Translation
-from gangline.errors import InvalidInputError, StorageError
+from gangline.errors import InvalidInputError, UnreadableRecordError
 from gangline.kube import GenericObject, Resource
 from gangline.lifecycle import Event, new_job
 from gangline.lifecycle.events import HaltRequested, ResumeRequested
@@ -76,7 +76,7 @@ class KubeflowRecords:
                 return None
             job = self._recalled(record, translation) if record is not None else self._newborn(item, translation)
         except (msgspec.MsgspecError, InvalidInputError) as error:
-            raise StorageError(f"{self._kind.name} '{metadata.namespace}/{metadata.name}': {error}") from error
+            raise UnreadableRecordError(f"{self._kind.name} '{metadata.namespace}/{metadata.name}': {error}") from error
         recorded = FIELD in own
         return Kept.of(
             item,

@@ -14,7 +14,14 @@ from typing import Any
 import msgspec
 
 from gangline.dialects.native import API_VERSION, sweep_from_plain, sweep_to_plain
-from gangline.errors import ConflictError, InvalidInputError, NotFoundError, StaleVersionError, StorageError
+from gangline.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    StaleVersionError,
+    StorageError,
+    UnreadableRecordError,
+)
 from gangline.kube import AlreadyExistsError, Applied, Deleted, GenericObject, KubeClient, KubeError, OwnerReference
 from gangline.kube import ConflictError as KubeConflictError
 from gangline.kube import NotFoundError as KubeNotFoundError
@@ -162,7 +169,7 @@ def sweep_to_status(sweep: Sweep) -> dict[str, Any]:
 
 
 def object_to_sweep(item: GenericObject, tenant: Tenant) -> Sweep:
-    """Read a sweep, whoever wrote it; raises StorageError if it is none."""
+    """Read a sweep, whoever wrote it; raises UnreadableRecordError if it is none."""
     metadata = item.metadata
     created = metadata.creation_timestamp
     newborn = {"id": metadata.uid, "created_at": created.timestamp() if created is not None else 0.0}
@@ -173,4 +180,4 @@ def object_to_sweep(item: GenericObject, tenant: Tenant) -> Sweep:
         record = {**newborn, **(item.status.get("record") or {}), "version": int(metadata.resource_version)}
         return msgspec.convert({**record, "spec": msgspec.to_builtins(spec)}, Sweep)
     except (msgspec.ValidationError, InvalidInputError) as error:
-        raise StorageError(f"sweep '{metadata.namespace}/{metadata.name}' cannot be read: {error}") from error
+        raise UnreadableRecordError(f"sweep '{metadata.namespace}/{metadata.name}' cannot be read: {error}") from error

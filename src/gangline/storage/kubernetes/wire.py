@@ -16,7 +16,7 @@ import msgspec
 from gangline.dialects.document import plain
 from gangline.dialects.native import API_VERSION, KIND, job_from_plain, job_to_plain
 from gangline.dialects.native.amounts import read_resources, resources_to_plain
-from gangline.errors import InvalidInputError, StorageError
+from gangline.errors import InvalidInputError, UnreadableRecordError
 from gangline.kube import GenericObject
 from gangline.lifecycle import new_job
 from gangline.model import (
@@ -101,7 +101,7 @@ def record_of(item: GenericObject, status: Mapping[str, Any]) -> KeptRecord | No
 
 
 def object_to_job(item: GenericObject, tenant: Tenant, kind: RecordKind) -> Kept:
-    """Read a job object, whoever made it; raises StorageError if its record is damaged or its spec is no job.
+    """Read a job object, whoever made it; raises UnreadableRecordError if its record is damaged or its spec is no job.
 
     One whose job has begun goes on whatever was made of its spec since, and says what is wrong with it.
     """
@@ -116,7 +116,7 @@ def object_to_job(item: GenericObject, tenant: Tenant, kind: RecordKind) -> Kept
             complaint, spec = str(error), _last_resort(item, record, tenant)
         job = _recalled(record, spec) if record is not None else _newborn(item, spec)
     except (msgspec.MsgspecError, InvalidInputError) as error:
-        raise StorageError(f"job '{metadata.namespace}/{metadata.name}' cannot be read: {error}") from error
+        raise UnreadableRecordError(f"job '{metadata.namespace}/{metadata.name}' cannot be read: {error}") from error
     return Kept.of(
         item,
         kind=kind,
@@ -288,7 +288,7 @@ def object_to_queue(item: GenericObject, *, name: str) -> Queue:
             tenants=tuple(map(Tenant, item.spec.get("tenants") or ())),
         )
     except InvalidInputError as error:
-        raise StorageError(f"queue '{name}' cannot be read: {error}") from error
+        raise UnreadableRecordError(f"queue '{name}' cannot be read: {error}") from error
 
 
 def _resources(spec: Mapping[str, Any], field: str) -> Resources | None:
