@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from gangline.ps.errors import NoMapError, NotLeadError, ReplacedError, UnknownWorkerError
+from gangline.ps.errors import NoMapError, NotLeadError, ReplacedError, UnknownWorkerError, WireError
 from gangline.ps.link import Link, ask, ask_map
 from gangline.ps.messages import Renew
 
@@ -61,9 +61,10 @@ class Heartbeat:
                     self._close()
                 else:
                     return
-            except (OSError, NoMapError):
+            except (OSError, NoMapError, WireError):
                 self._close()
-                self._servers.rotate(-1)  # the lead is away, or has left: any other server knows
+                # The lead is away or has left, and somebody else may have its address: any other server knows.
+                self._servers.rotate(-1)
 
     def _close(self) -> None:
         if self._link:
