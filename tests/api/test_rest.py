@@ -110,6 +110,14 @@ async def test_an_unknown_field_is_refused_by_its_path(session: aiohttp.ClientSe
     assert error["facts"]["suggestion"] == "roles"
 
 
+async def test_a_body_without_bottom_is_refused(session: aiohttp.ClientSession) -> None:
+    async with session.post(JOBS, params={"id": "job-1"}, data=b'{"a":' * 100_000) as answer:
+        assert (answer.status, (await answer.json())["error"]["facts"]["problem"]) == (
+            400,
+            "the body is nested too deeply",
+        )
+
+
 async def test_the_tenant_of_path_and_file_must_agree(session: aiohttp.ClientSession) -> None:
     body = job_to_plain(make_spec())
     async with session.post("/v1/tenants/vision/jobs", params={"id": "job-1"}, json=body) as answer:

@@ -45,6 +45,8 @@ def decode_object(raw: bytes) -> Plain:
         found = json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"the body is not JSON: {error}", field="body") from error
+    except RecursionError as error:
+        raise InvalidInputError("the body is nested too deeply", field="body") from error
     if not isinstance(found, dict):
         raise InvalidInputError("the body is no object", field="body", expected="a JSON object (or a merge patch)")
     return found
