@@ -26,20 +26,6 @@ def test_nothing_becomes_negative() -> None:
         ONE - ONE * 2
 
 
-@pytest.mark.parametrize(
-    ("other", "want"),
-    [
-        pytest.param(ONE, True, id="exactly"),
-        pytest.param(ONE * 2, True, id="with room"),
-        pytest.param(
-            Resources(cpu_millis=9000, memory_mib=99, gpu_millis=9000), False, id="an extended one is missing"
-        ),
-    ],
-)
-def test_fitting_needs_every_amount(other: Resources, want: bool) -> None:
-    assert ONE.fits_in(other) is want
-
-
 @pytest.mark.parametrize("text", ["worker", "worker-", "-1", "worker-x"])
 def test_what_is_no_replica_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="not a replica"):

@@ -59,11 +59,6 @@ class Resources:
             extended={name: amount * count for name, amount in self.extended.items()},
         )
 
-    def fits_in(self, other: "Resources") -> bool:
-        """Whether every amount is at most the other's."""
-        there = other.amounts()
-        return all(amount <= there.get(name, 0) for name, amount in self.amounts().items())
-
     def _combine(self, other: "Resources", sign: int) -> "Resources":
         names = self.extended.keys() | other.extended.keys()
         return Resources(
