@@ -69,6 +69,14 @@ def test_the_flags_of_early_arena_still_work(here: Here, present: Path) -> None:
     assert job["spec"]["roles"]["launcher"]["command"] == ["sh", "-c", "mpirun true"]
 
 
+def test_nought_is_a_number_and_less_is_refused(here: Here, present: Path) -> None:
+    code, out, err = here("submit", "tf", "--name=none", "--workers=0", "--chief", "--dry-run", "-o", "json", "true")
+    assert code == 0, err
+    assert list(json.loads(out)["spec"]["roles"]) == ["chief"]
+    code, _, err = here("submit", "tf", "--workers=-1", "true")
+    assert (code, "--workers: -1 is too small" in err) == (2, True), err
+
+
 def test_a_wrong_flag_is_refused_with_the_nearest(here: Here) -> None:
     code, _, err = here("submit", "tf", "--worker-cpus=1", "true")
     assert code == 2

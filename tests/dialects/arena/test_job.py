@@ -50,6 +50,26 @@ class TestRoles:
         assert (spec.role(RoleName("ps")).port, spec.role(RoleName("worker")).image, spec.image) == (2224, "w", "all")
         assert (spec.framework, spec.name) == (Framework.TENSORFLOW, "train-7f3a")
 
+    def test_a_worker_that_is_alone_is_a_chief_of_whom_the_flags_of_workers_speak(self) -> None:
+        flags = {"worker_cpu": "4", "worker_memory": "8Gi", "worker_image": "w", "worker_port": 3333}
+        (chief,) = submit(Verb.TENSORFLOW, workers=1, worker_selector=["zone=a"], **flags).spec.roles
+        assert chief.resources == Resources(cpu_millis=4000, memory_mib=8192)
+        assert (chief.name, chief.image, chief.port) == ("chief", "w", 3333)
+        assert '"nodeSelector":{"zone":"a"}' in (chief.pod_template_json or "")
+        with pytest.raises(InvalidInputError) as refusal:
+            submit(Verb.TENSORFLOW, workers=1, worker_cpu="many")
+        assert refusal.value.field == "--worker-cpu"
+
+    @pytest.mark.parametrize("verb", list(Verb))
+    def test_what_nobody_asks_for_is_nothing(self, verb: Verb) -> None:
+        for role in submit(verb, workers=2, tensorboard=True).spec.roles:
+            assert role.resources == Resources(), role.name
+
+    @pytest.mark.parametrize("command", [[], [""], ["  "]])
+    def test_a_job_without_a_command_is_refused(self, command: list[str]) -> None:
+        with pytest.raises(InvalidInputError, match="there is no command"):
+            submit(Verb.TENSORFLOW, command)
+
     def test_pytorch_counts_its_master_among_the_workers(self) -> None:
         assert roles(submit(Verb.PYTORCH, workers=3)) == [("master", 1), ("worker", 2)]
         assert roles(submit(Verb.PYTORCH)) == [("master", 1)]

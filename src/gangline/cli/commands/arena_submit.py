@@ -26,7 +26,7 @@ def arena_command(verb: Verb) -> click.Command:
     def callback(words: tuple[str, ...], **values: object) -> int:
         ctx = click.get_current_context()
         given = {option.name: values.pop(_parameter(option)) for option in options}
-        job = _job(verb, {name: value for name, value in given.items() if value not in (None, (), False)}, words)
+        job = _job(verb, {name: value for name, value in given.items() if _is_given(value)}, words)
         return send(ctx, (_for_tenant(ctx, job, values.pop("tenant")),), Sending(**values))  # type: ignore[arg-type]  # click checked
 
     function: Callable[..., int] = sending_options(callback)
@@ -46,11 +46,17 @@ def _bound(option: Option) -> Callable[[Callable[..., int]], Callable[..., int]]
         _parameter(option),
         *names,
         help=f"{option.help[0].upper()}{option.help[1:]}.",
-        is_flag=option.takes is Takes.FLAG,
+        # None, not False: an option that is expressly no flag may leave out its value, and reads -1 as an option.
+        is_flag=True if option.takes is Takes.FLAG else None,
         multiple=option.takes is Takes.MANY,
         type=click.INT if option.takes is Takes.WHOLE else None,
         metavar=None if option.takes in (Takes.FLAG, Takes.WHOLE) else "TEXT",
     )
+
+
+def _is_given(value: object) -> bool:
+    """Whether an option was on the command line; 0 is a value, though it equals False."""
+    return value is not None and value is not False and value != ()
 
 
 def _parameter(option: Option) -> str:

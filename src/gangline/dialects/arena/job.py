@@ -31,7 +31,7 @@ def job_from_options(verb: Verb, options: Options, command: Sequence[str], *, su
     """Build the job that ``submit VERB`` with these options means. ``suffix`` makes a derived name unique."""
     _check_known(verb, options)
     words = _command(options, command)
-    if not words:
+    if not any(map(str.strip, words)):
         raise InvalidInputError("there is no command", field="COMMAND", expected="a command at the end")
     priority, notes = _priority(options)
     plain = {
@@ -47,7 +47,10 @@ def job_from_options(verb: Verb, options: Options, command: Sequence[str], *, su
         spec = job_from_plain(plain)
     except InvalidInputError as error:
         raise InvalidInputError(
-            error.problem, field=_option(verb, error.field), expected=error.expected, suggestion=error.suggestion
+            error.problem,
+            field=_option(verb, options, error.field),
+            expected=error.expected,
+            suggestion=error.suggestion,
         ) from error
     return Translation(
         spec=spec, notes=notes, clean_pods=_clean_pods(verb, options), local_notes=_local_notes(spec, options)
@@ -107,7 +110,7 @@ def _roles(verb: Verb, options: Options, command: list[str]) -> dict[str, object
         servers = _whole(options, "ps", 0)
         alone = servers < 1 and workers == 1
         if options.get("chief") or alone:
-            roles["chief"] = _role(verb, options, "chief", 1, command)
+            roles["chief"] = _role(verb, _of_lone_worker(options) if alone else options, "chief", 1, command)
         if servers:
             roles["ps"] = _role(verb, options, "ps", servers, command)
         if workers and not alone:
@@ -119,17 +122,28 @@ def _roles(verb: Verb, options: Options, command: list[str]) -> dict[str, object
         if workers > 1:
             roles["worker"] = _role(verb, options, "worker", workers - 1, command)
     else:
-        roles["launcher"] = {"command": command, "resources": {}, **pod_template(verb, options, "launcher", command)}
+        roles["launcher"] = {
+            "command": command,
+            "resources": {"cpu": 0},
+            **pod_template(verb, options, "launcher", command),
+        }
         roles["worker"] = _role(verb, options, "worker", workers, ["sleep", "infinity"])
     if options.get("tensorboard"):
         roles["tensorboard"] = _tensorboard(options)
     return roles
 
 
+def _of_lone_worker(options: Options) -> Options:
+    """What is said of workers is meant for the chief who is the only one."""
+    meant = {name.replace("worker-", "chief-"): value for name, value in options.items() if name.startswith("worker-")}
+    return {**meant, **options}
+
+
 def _role(verb: Verb, options: Options, role: str, count: int, command: list[str]) -> dict[str, object]:
     prefix = f"{role}-" if verb is Verb.TENSORFLOW else ""
     resources: dict[str, object] = {
-        "cpu": options.get(f"{prefix}cpu"),
+        # What nobody asks for is nothing, as in Arena.
+        "cpu": options.get(f"{prefix}cpu", 0),
         "memory": options.get(f"{prefix}memory"),
         "gpu": options.get("ps-gpus" if role == "ps" else "gpus"),
     }
@@ -152,6 +166,7 @@ def _tensorboard(options: Options) -> dict[str, object]:
     return {
         "command": ["tensorboard", "--logdir", logs, "--host", "0.0.0.0"],
         "image": options.get("tensorboard-image"),
+        "resources": {"cpu": 0},
         "port": 6006,
         "restart": "replica",
     }
@@ -235,7 +250,7 @@ def _whole(options: Options, name: str, default: int) -> int:
     raise InvalidInputError(f"{given} is too small", field=f"--{name}", expected="0 or more")
 
 
-def _option(verb: Verb, path: str | None) -> str | None:
+def _option(verb: Verb, options: Options, path: str | None) -> str | None:
     """The option a field of the plain job came from: ``spec.roles.ps.resources.cpu`` is ``--ps-cpu``."""
     parts = (path or "").split(".")
     names = {
@@ -248,8 +263,9 @@ def _option(verb: Verb, path: str | None) -> str | None:
         "max_attempts": "--retry",
         "gpu": "--gpus",
         "replicas": "--workers",
+        "processes": "--nproc-per-node",
     }
     if parts[:2] == ["spec", "roles"] and parts[-1] in ("cpu", "memory", "image", "port"):
-        role_has_its_own = f"{parts[2]}-{parts[-1]}" in [option.name for option in options_of(verb)]
-        return f"--{parts[2]}-{parts[-1]}" if role_has_its_own else f"--{parts[-1]}"
+        names_of_role = (f"{parts[2]}-{parts[-1]}", f"worker-{parts[-1]}", parts[-1])
+        return next((f"--{name}" for name in names_of_role if name in options), f"--{names_of_role[0]}")
     return next((names[part] for part in reversed(parts) if part in names), path)
