@@ -55,6 +55,25 @@ def test_references_to_variables_are_replaced_as_a_kubelet_does(layout: Layout) 
     assert found.command == ("train", "--rate=0.1", "7", "$(UNKNOWN)", "$(RATE)")
 
 
+def test_what_is_not_text_is_no_variable(layout: Layout) -> None:
+    binary = {name: base64.b64encode(value).decode() for name, value in (("store", b"a\0b"), ("picture", b"\xff\xd8"))}
+    keep(layout, "Secret", "keys", data=binary, stringData={"user": "ada"})
+    found = surrounded(layout, envFrom=[{"secretRef": {"name": "keys"}}])
+    assert found.environment["user"] == "ada"
+    assert not {"store", "picture"} & found.environment.keys()
+    asked = {"name": "STORE", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "store"}}}
+    with pytest.raises(EngineError, match="key 'store' of Secret 'keys' is not text"):
+        surrounded(layout, env=[asked])
+
+
+def test_base64_may_have_line_breaks_and_nothing_else(layout: Layout) -> None:
+    keep(layout, "Secret", "keys", data={"token": "c2Vz\nYW1l\n"})
+    assert surrounded(layout, envFrom=[{"secretRef": {"name": "keys"}}]).environment["token"] == "sesame"
+    keep(layout, "Secret", "keys", data={"token": "!sesame"})
+    with pytest.raises(EngineError, match="the value of key 'token' is not base64"):
+        surrounded(layout, envFrom=[{"secretRef": {"name": "keys"}}])
+
+
 def test_variables_come_from_objects_and_from_the_pod_itself(layout: Layout) -> None:
     keep(layout, "ConfigMap", "words", data={"greeting": "hello"})
     keep(layout, "Secret", "keys", data={"token": base64.b64encode(b"sesame").decode()}, stringData={"user": "ada"})

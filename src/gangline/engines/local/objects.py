@@ -27,9 +27,9 @@ class Objects:
     directory: Path
 
     def all_of(self, source: Mapping[str, object]) -> dict[str, str]:
-        """The variables of an ``envFrom`` source; what is not text cannot be one."""
-        data = self._referred(source)
-        return {name: value.decode(errors="replace") for name, value in (data or {}).items()}
+        """The variables of an ``envFrom`` source; what is not text cannot be one, and is left out."""
+        texts = {name: _text(value) for name, value in (self._referred(source) or {}).items()}
+        return {name: text for name, text in texts.items() if text is not None}
 
     def one_of(self, source: Mapping[str, object]) -> str | None:
         """The value of a ``valueFrom`` source; None for one that may be missing, and for sources not known here."""
@@ -42,7 +42,12 @@ class Objects:
             if reference[1].get("optional") is True:
                 return None
             raise EngineError(f"{_WORDS[reference[0]]} '{name}' has no key '{wanted}'")
-        return data[wanted].decode(errors="replace")
+        text = _text(data[wanted])
+        if text is None:
+            raise EngineError(
+                f"key '{wanted}' of {_WORDS[reference[0]]} '{name}' is not text, and cannot be a variable"
+            )
+        return text
 
     def files_of(self, source: Mapping[str, object]) -> dict[str, bytes]:
         """The files of a volume source: every key, or those that ``items`` names, by path."""
@@ -84,12 +89,21 @@ def _data(kept: Mapping[str, object]) -> dict[str, bytes]:
         values = kept.get(field)
         for name, value in values.items() if isinstance(values, Mapping) else ():
             encoded = field == "binaryData" or (secret and field == "data")
-            found[str(name)] = _decoded(str(value)) if encoded else str(value).encode()
+            found[str(name)] = _decoded(str(value), str(name)) if encoded else str(value).encode()
     return found
 
 
-def _decoded(text: str) -> bytes:
+def _text(value: bytes) -> str | None:
+    """A value as a variable of a process, which holds no NUL; None if it is something else."""
     try:
-        return base64.b64decode(text, validate=True)
+        return None if b"\0" in value else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _decoded(text: str, key: str) -> bytes:
+    try:
+        # Many programs that write base64 break its lines, and a cluster does not mind.
+        return base64.b64decode("".join(text.split()), validate=True)
     except binascii.Error as error:
-        raise EngineError(f"a value is not base64: {error}") from error
+        raise EngineError(f"the value of key '{key}' is not base64: {error}") from error
