@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -11,11 +11,13 @@ from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.kept_logs import KeptLog, line_of, metric_of, raw_lines, to_lines, unpack
 from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.news import main_state
-from gangline.kube import CONFIG_MAPS, PODS, Applied, Deleted, KubeClient, KubeError, Pod
+from gangline.kube import CONFIG_MAPS, PODS, Applied, Change, Deleted, KubeClient, KubeError, Pod
 
 _log = logging.getLogger(__name__)
 _FIRST_PODS_SECONDS = 10.0
 """How long a follower waits for the first pod of an attempt that has none yet."""
+_REST_SECONDS = 2.0
+"""How long all pods must have ended before one looks whether they are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,31 +119,32 @@ class LogReader:
     async def _attend(
         self, attempt: int | None, readers: asyncio.TaskGroup, arrived: "asyncio.Queue[LogLine | None]"
     ) -> None:
-        """Give every pod a reader; end the stream when the attempt's last pod is gone and all is read."""
-        labels = {**names.job_labels(self._controller, self._query.job_id), names.PART: Part.REPLICA}
+        """Give every pod a reader; end the stream when the attempt's last pod is gone, or rests, and all is read."""
+        labels = names.job_labels(self._controller, self._query.job_id)
         if attempt is not None:
             labels[names.ATTEMPT] = str(attempt)
         reading: dict[ReplicaKey, asyncio.Task[None]] = {}
-        present: set[str] = set()
-        stream = self._client.reflect(PODS, namespace=self._namespace, labels=labels)
-        async with aclosing(stream) as changes:
-            iterator = aiter(changes)
-            while True:
-                patience = None if present else _FIRST_PODS_SECONDS
-                try:
-                    async with asyncio.timeout(patience):
-                        change = await anext(iterator)
-                except TimeoutError:
-                    break
-                if isinstance(change, Applied):
-                    present.add(change.object.metadata.name)
+        running: dict[str, bool] = {}
+        stream = self._client.reflect(PODS, namespace=self._namespace, labels={**labels, names.PART: Part.REPLICA})
+        async with aclosing(stream) as changes, aclosing(_patiently(changes, running)) as news:
+            async for change in news:
+                if change is None:
+                    if not running or await self._is_over(labels):
+                        break
+                elif isinstance(change, Applied):
+                    running[change.object.metadata.name] = main_state(change.object).terminated is None
                     self._begin(change.object, readers, reading, arrived)
                 elif isinstance(change, Deleted):
-                    present.discard(change.object.metadata.name)
-                    if not present:
+                    running.pop(change.object.metadata.name, None)
+                    if not running:
                         break
         await asyncio.gather(*reading.values())
         arrived.put_nowait(None)
+
+    async def _is_over(self, labels: Mapping[str, str]) -> bool:
+        """Whether pods that have ended stay to be looked at: something is kept of every attempt that is over."""
+        kept = await self._client.list(CONFIG_MAPS, namespace=self._namespace, labels={**labels, names.PART: Part.LOGS})
+        return bool(kept.items)
 
     def _begin(
         self,
@@ -166,3 +169,22 @@ class LogReader:
                         arrived.put_nowait(line)
         except KubeError as error:
             _log.warning("the log of %s broke off: %s", pod.metadata.name, error)
+
+
+async def _patiently(
+    changes: AsyncGenerator[Change[Pod], None], running: Mapping[str, bool]
+) -> AsyncGenerator[Change[Pod] | None, None]:
+    """Hand changes on, and None whenever none came for a while although nothing runs that must yet end."""
+    waiting = asyncio.ensure_future(anext(changes))
+    try:
+        while True:
+            patience = _REST_SECONDS if running else _FIRST_PODS_SECONDS
+            arrived, _ = await asyncio.wait({waiting}, timeout=None if any(running.values()) else patience)
+            if not arrived:
+                yield None
+                continue
+            yield waiting.result()
+            waiting = asyncio.ensure_future(anext(changes))
+    finally:
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
