@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gangline.model import Job, JobId, Node
 from gangline.scheduling import Policies
 from gangline.scheduling.devices import CLOSED, arrange
-from tests.scheduling.builders import cycle, job, node, role, running
+from tests.scheduling.builders import cycle, job, node, nodes, role, running
 
 PARTS = (0.3, 0.4, 0.5, 0.6, 0.7)
 ALONE = Policies(preemption=False, reclaim=False, defragmentation=False, reservation=False)
@@ -221,3 +221,26 @@ def test_where_gpus_are_not_shared_a_part_takes_a_whole_one() -> None:
     mixed = job("m", role(name="ps", gpus=0.3), role(gpus=0.3), role(name="chief", gpus=1))
     assert not cycle(machine, [mixed], policies=ALONE).starts
     assert cycle([node("n0", gpus=3, shares_gpus=False)], [mixed], policies=ALONE).starts
+
+
+def test_a_gang_of_many_shapes_on_crowded_nodes_does_not_hold_up_the_cycle() -> None:
+    machines = nodes(50, gpus=8, cpus=32)
+    crowd = [
+        running(job(f"x{i}", role(5 + i % 4, cpus=1 + i % 5), priority=90, preemptible=False), {f"n{i}": 5 + i % 4})
+        for i in range(50)
+    ]
+    shapes = [(0, 7), (1, 5), (1, 9), (2, 3)]
+    many = job("many", *(role(20, name=f"role{i}", gpus=gpus, cpus=cpus) for i, (gpus, cpus) in enumerate(shapes)))
+    decision = cycle(machines, [*crowd, many, job("small", role(cpus=0.1), age=0)])
+    assert [start.job_id for start in decision.starts] == ["small"]
+    assert decision.memory.needs is not None
+    assert decision.memory.needs.effort.left >= 0
+
+
+def test_parts_beyond_counting_are_arranged_one_by_one() -> None:
+    assert arrange([CLOSED] * 8, 8, [20] * 200 + [10] * 400) is not None
+    assert arrange([CLOSED] * 8, 8, [20] * 200 + [10] * 401) is None
+
+
+def test_an_arrangement_is_not_looked_for_without_end() -> None:
+    assert arrange([CLOSED] * 8, 8, [340 + number for number in range(20)]) is None, "three of them fill no GPU"

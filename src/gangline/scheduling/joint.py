@@ -6,6 +6,7 @@ same state share the list of mixtures that one of them can take.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,9 +26,34 @@ the better, in every number."""
 Pairs = frozenset[tuple[int, int]]
 """Numbers of shapes that bear not each other; a shape that bears not itself is a pair with itself."""
 
-FRONT_LIMIT = 20_000
+FRONT_LIMIT = 2_000
 """Mixtures kept at most. Beyond it the best are kept, and a gang could in theory be refused wrongly; a gang needs
 several different shapes with dozens of replicas each, on nodes that are nearly full, to come near it."""
+
+EFFORT_PER_CYCLE = 200_000
+"""Mixtures looked at in one cycle: about a second. A service that thinks about one gang must not stand still."""
+
+
+class Effort:
+    """What exact searches may still cost. When it is used up, the quick way alone is tried."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = EFFORT_PER_CYCLE) -> None:
+        self.left = left
+
+    def spend(self, amount: int) -> bool:
+        """Whether there is so much left."""
+        self.left -= amount
+        return self.left >= 0
+
+    @contextmanager
+    def part(self) -> Iterator["Effort"]:
+        """A quarter of it for one search, so that something is left for whoever comes next."""
+        search = Effort(self.left // 4)
+        self.left -= search.left
+        yield search
+        self.left += max(search.left, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +96,23 @@ class Clashes:
 
 
 def fit_together(
-    draft: Draft, needs: list[Need], wanted: list[int], usable: Bools, clashes: Clashes
+    draft: Draft, needs: list[Need], wanted: list[int], usable: Bools, clashes: Clashes, *, effort: Effort
 ) -> list[Ints] | None:
     """Return replicas per node for each shape, or None when no assignment exists. Takes nothing from the draft.
 
-    ``usable`` has a row per shape: the nodes it may use.
+    ``usable`` has a row per shape: the nodes it may use. None, too, if finding out takes more than ``effort``.
     """
     rows = _useful(draft, needs, usable, clashes)
     goal = tuple(wanted)
     unbound = goal if clashes.in_domain else ()
+    outlook = _Outlook(draft, needs, goal, usable, rows)
     fronts: list[dict[State, State]] = []
     front: dict[State, State] = {(0,) * len(goal) + unbound: (0,) * len(goal) + unbound}
     menus: dict[bytes, list[Mixture]] = {}
     for position, row in enumerate(rows):
-        menu = _menu(draft, needs, goal, row, usable=usable[:, row], pairs=clashes.at(row), menus=menus)
+        menu = _menu(draft, needs, goal, row, usable=usable[:, row], pairs=clashes.at(row), menus=menus, effort=effort)
+        if not effort.spend(len(front) * len(menu)):
+            return None
         fresh = position == 0 or clashes.is_outside(row) or _elsewhere(clashes, row, rows[position - 1])
         grown: dict[State, State] = {}
         for state in sorted(front, reverse=True):
@@ -93,12 +122,40 @@ def fit_together(
                 total = tuple(min(a + b, limit) for a, b, limit in zip(done, added, goal, strict=True))
                 left = unbound if clashes.is_outside(row) else clashes.left(room, added)
                 grown.setdefault(total + left, state)
-        front = {state: grown[state] for state in _unbeaten(list(grown))}
+        front = {state: grown[state] for state in _unbeaten(outlook.hopeful(list(grown), position + 1))}
         fronts.append(front)
         reached = next((state for state in front if state[: len(goal)] == goal), None)
         if reached is not None:
             return _trace(draft, fronts, rows, reached, len(goal))
+        if not front:
+            return None
     return None
+
+
+class _Outlook:
+    """What the nodes still to come could take at best: each shape as if it were alone, and all of them in sum."""
+
+    def __init__(self, draft: Draft, needs: list[Need], goal: Mixture, usable: Bools, rows: list[int]) -> None:
+        self._goal = np.array(goal, dtype=np.int64)
+        self._amounts = np.stack([need.row for need in needs])
+        counts = np.minimum(np.where(usable, np.stack([draft.counts(need) for need in needs]), 0), self._goal[:, None])
+        self._counts = _still_to_come(counts[:, rows].T)
+        self._free = _still_to_come(np.maximum(draft.free[rows], 0))
+
+    def hopeful(self, states: list[State], position: int) -> list[State]:
+        """Those from which the goal can still be reached, as far as that can be seen."""
+        if not states:
+            return states
+        lacking = self._goal - np.array(states, dtype=np.int64)[:, : len(self._goal)]
+        possible = (lacking <= self._counts[position]).all(axis=1)
+        possible &= (lacking @ self._amounts <= self._free[position]).all(axis=1)
+        return [state for state, hopeful in zip(states, possible.tolist(), strict=True) if hopeful]
+
+
+def _still_to_come(amounts: Ints) -> Ints:
+    """Sums over each row and all that follow it, and zeros after the last."""
+    sums = np.cumsum(amounts[::-1], axis=0)[::-1]
+    return np.concatenate([sums, np.zeros((1, amounts.shape[1]), dtype=np.int64)])
 
 
 def _elsewhere(clashes: Clashes, row: int, before: int) -> bool:
@@ -124,6 +181,7 @@ def _menu(
     usable: Bools,
     pairs: Pairs,
     menus: dict[bytes, list[Mixture]],
+    effort: Effort,
 ) -> list[Mixture]:
     """Every mixture one node can take that is not part of a larger one."""
     kind = bytes([*usable.tolist(), bool(draft.table.shares_gpus[row]), len(pairs)])
@@ -131,7 +189,7 @@ def _menu(
     if key not in menus:
         alone = [min(count, 1) if (number, number) in pairs else count for number, count in enumerate(goal)]
         most = tuple(count if may else 0 for count, may in zip(alone, usable.tolist(), strict=True))
-        menus[key] = list(_peaceful(_mixtures(draft, needs, most, row), pairs))
+        menus[key] = list(_peaceful(_mixtures(draft, needs, most, row, effort), pairs))
     return menus[key]
 
 
@@ -146,16 +204,33 @@ def _peaceful(mixtures: Iterable[Mixture], pairs: Pairs) -> Iterator[Mixture]:
         yield from _unbeaten(party)
 
 
-def _mixtures(draft: Draft, needs: list[Need], most: Mixture, row: int) -> Iterator[Mixture]:
-    """Every mixture of the shapes that fits on one node: its sums, and parts of GPUs device by device."""
+def _mixtures(draft: Draft, needs: list[Need], most: Mixture, row: int, effort: Effort) -> Iterator[Mixture]:
+    """Mixtures of the shapes that fit on one node: with all of the last shape that fits beside the others, or none."""
     free = draft.free[row].tolist()
     levels = draft.shared[row].tolist()
-    for mixture in _within(free, [need.row.tolist() for need in needs], list(most)):
-        pairs = [(need, count) for need, count in zip(needs, mixture, strict=True) if need.part]
-        parts = [draft.part(need, row) for need, count in pairs for _ in range(count)]
-        whole = sum(need.shape.whole_gpus * count for need, count in zip(needs, mixture, strict=True))
-        if not parts or arrange(levels, free[WHOLE_GPUS] - whole, parts) is not None:
-            yield mixture
+    rows = [need.row.tolist() for need in needs]
+    for others in _within(free, rows[:-1], list(most[:-1])):
+        left = [
+            amount - sum(each[i] * n for each, n in zip(rows, others, strict=False)) for i, amount in enumerate(free)
+        ]
+        for last in range(_room_for(left, rows[-1], most[-1]), -1, -1):
+            mixture = (*others, last)
+            pairs = [(need, count) for need, count in zip(needs, mixture, strict=True) if need.part]
+            parts = [draft.part(need, row) for need, count in pairs for _ in range(count)]
+            if not effort.spend(1 + len(parts)):
+                return
+            whole = sum(need.shape.whole_gpus * count for need, count in zip(needs, mixture, strict=True))
+            if not parts or arrange(levels, free[WHOLE_GPUS] - whole, parts) is not None:
+                yield mixture
+                yield (*others, 0)
+                break
+
+
+def _room_for(left: list[int], row: list[int], most: int) -> int:
+    rooms = [
+        amount // each for column, (amount, each) in enumerate(zip(left, row, strict=True)) if each and column != GPU
+    ]
+    return max(min([most, *rooms]), 0)
 
 
 def _within(free: list[int], rows: list[list[int]], most: list[int]) -> Iterator[Mixture]:
@@ -175,11 +250,15 @@ def _within(free: list[int], rows: list[list[int]], most: list[int]) -> Iterator
 
 def _unbeaten(mixtures: list[Mixture]) -> list[Mixture]:
     """Drop everything that something else equals or exceeds in every number."""
+    if len(mixtures) < 2:
+        return mixtures
+    left = np.unique(np.array(mixtures, dtype=np.int64), axis=0)
+    left = left[np.argsort(-left.sum(axis=1), kind="stable")]
     kept: list[Mixture] = []
-    for mixture in sorted(set(mixtures), key=lambda each: (-sum(each), each)):
-        if not any(all(a >= b for a, b in zip(better, mixture, strict=True)) for better in kept):
-            kept.append(mixture)
-    return kept[:FRONT_LIMIT]
+    while len(left) and len(kept) < FRONT_LIMIT:
+        kept.append(tuple(left[0].tolist()))
+        left = left[~(left <= left[0]).all(axis=1)]
+    return kept
 
 
 def _trace(draft: Draft, fronts: list[dict[State, State]], rows: list[int], state: State, shapes: int) -> list[Ints]:

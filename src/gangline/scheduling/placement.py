@@ -14,7 +14,7 @@ from gangline.scheduling.domains import Seated, both, clear_of, confined, for_ro
 from gangline.scheduling.draft import Draft, Need
 from gangline.scheduling.evenness import evenly
 from gangline.scheduling.filling import pack, spread
-from gangline.scheduling.joint import Clashes, fit_together
+from gangline.scheduling.joint import Clashes, Effort, fit_together
 from gangline.scheduling.layout import ONE, Layout, Seats
 from gangline.scheduling.plugins.interface import NodeScore, Refusal
 from gangline.scheduling.plugins.scores import dislikes
@@ -44,11 +44,15 @@ class Shortfall:
 
 
 class Needs:
-    """Shapes against one table under one set of filters: computed once, kept as long as the table."""
+    """Shapes against one table under one set of filters: computed once, kept as long as the table.
+
+    ``effort`` is what exact searches may still cost; every cycle begins with a new one.
+    """
 
     def __init__(self, table: NodeTable, policies: Policies, lifted: str | None = None) -> None:
         self.table = table
         self._filters = policies.filters
+        self.effort = Effort()
         self._lifted = lifted
         """A rule that is left out of account, to find out what it costs."""
         self._known: dict[Shape, tuple[Need, tuple[Refusal, ...]]] = {}
@@ -250,7 +254,9 @@ class Placer:
             return None
         needs = [self.needs.of(role.shape) for role in roles]
         usable = np.stack([self._usable(role, demand, allowed) for role in roles])
-        found = fit_together(self.draft, needs, [role.least for role in roles], usable, clashes)
+        wanted = [role.least for role in roles]
+        with self.needs.effort.part() as effort:
+            found = fit_together(self.draft, needs, wanted, usable, clashes, effort=effort)
         if found is None:
             return None
         layout = []

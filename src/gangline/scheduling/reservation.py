@@ -15,6 +15,7 @@ from gangline.scheduling.domains import Seated, both
 from gangline.scheduling.draft import Draft
 from gangline.scheduling.forecast import ends_by, expected_end, waiting_since
 from gangline.scheduling.holdings import Held, Waiting
+from gangline.scheduling.joint import Effort
 from gangline.scheduling.layout import Layout, Seats, book, is_roomy
 from gangline.scheduling.neighbours import Neighbours
 from gangline.scheduling.placement import Needs, Placer, Shortfall
@@ -33,6 +34,7 @@ class Floor:
         self.policies = policies
         known = snapshot.memory.needs
         self.needs = known if known and known.serve(snapshot.table, policies) else Needs(snapshot.table, policies)
+        self.needs.effort = Effort()
         self.now = Placer(snapshot.draft(), self.needs, policies)
         self.neighbours = Neighbours(snapshot)
         self.first: JobId | None = None
