@@ -428,6 +428,16 @@ CEILINGS = [
         ],
         waits={"j": RESOURCES},
     ),
+    Scenario(
+        "nobody is moved to where somebody keeps it away",
+        nodes(2, gpus=2),
+        [
+            running(job("x", labels={"app": "x"}), {"n0": 1}),
+            running(job("loner", away={"app": "x"}), {"n1": 1}),
+            job("j", role(gpus=2)),
+        ],
+        waits={"j": RESOURCES},
+    ),
 ]
 
 

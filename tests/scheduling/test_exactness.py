@@ -243,4 +243,4 @@ def test_parts_beyond_counting_are_arranged_one_by_one() -> None:
 
 
 def test_an_arrangement_is_not_looked_for_without_end() -> None:
-    assert arrange([CLOSED] * 8, 8, [340 + number for number in range(20)]) is None, "three of them fill no GPU"
+    assert arrange([CLOSED] * 8, 8, [340 + number for number in range(20)]) is None, "three of them are more than a GPU"

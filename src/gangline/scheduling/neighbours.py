@@ -38,14 +38,14 @@ class Neighbours:
                 self._take_in(gang, {seats.role.role: seats.rows.tolist()})
             self._known.clear()
 
-    def key(self, gang: Waiting) -> object:
+    def key(self, gang: Held | Waiting) -> object:
         """What sets gangs apart that ask for the same: with equal keys, the same nodes suit."""
         if not self._used:
             return None
         spec = gang.job.spec
         return (spec.tenant, _frozen(spec.labels), *(_frozen(role.labels) for role in spec.roles))
 
-    def allowed(self, gang: Waiting, gone: Collection[JobId] = ()) -> Bools | None:
+    def allowed(self, gang: Held | Waiting, gone: Collection[JobId] = ()) -> Bools | None:
         """Nodes whose replicas suit the gang, and whom it suits, once some jobs are gone; see ``domains``."""
         if not self._used:
             return None
@@ -62,7 +62,7 @@ class Neighbours:
         wishes = (company for role in gang.demand.roles for company in role.company if company.bond is Bond.ATTRACTS)
         return {place.job_id for company in wishes for place in self._crowd.meant_by(company)}
 
-    def refusals(self, gang: Waiting, role: RoleDemand, gone: Collection[JobId] = ()) -> tuple[Refusal, ...]:
+    def refusals(self, gang: Held | Waiting, role: RoleDemand, gone: Collection[JobId] = ()) -> tuple[Refusal, ...]:
         """Which wishes keep the replicas of a role from which nodes."""
         if not self._used:
             return ()
@@ -83,11 +83,11 @@ class Neighbours:
     def _suited(self, refusals: tuple[Refusal, ...]) -> Bools | None:
         return ~np.logical_or.reduce([refusal.nodes for refusal in refusals]) if refusals else None
 
-    def _refusals(self, gang: Waiting, role: RoleDemand, gone: Collection[JobId]) -> tuple[Refusal, ...]:
+    def _refusals(self, gang: Held | Waiting, role: RoleDemand, gone: Collection[JobId]) -> tuple[Refusal, ...]:
         absent = {gang.job.id, *gone}
         return tuple(refusal for refusal in self._wishes(gang, role, absent) if refusal.nodes.any())
 
-    def _wishes(self, gang: Waiting, role: RoleDemand, absent: set[JobId]) -> Iterator[Refusal]:
+    def _wishes(self, gang: Held | Waiting, role: RoleDemand, absent: set[JobId]) -> Iterator[Refusal]:
         me = _place(gang, role)
         for company in role.company:
             others = [place for place in self._crowd.meant_by(company) if place.job_id not in absent]
@@ -129,7 +129,7 @@ def _place(gang: Held | Waiting, role: RoleDemand, rows: tuple[int, ...] = ()) -
     )
 
 
-def _wants_mates(gang: Waiting, me: Place, company: Company) -> bool:
+def _wants_mates(gang: Held | Waiting, me: Place, company: Company) -> bool:
     """Whether a rule means other roles of the same gang, and not the one that has it."""
     spec = gang.job.spec
     if company.of_jobs or me.is_meant(company):

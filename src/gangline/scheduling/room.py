@@ -77,7 +77,7 @@ class Room:
         others = [unit for unit in self._units(turn) if id(unit) not in known and unit.gang.job.id not in stopped]
         plan = attempt.stopping(others)
         if plan is None and self._policies.defragmentation and self._floor.first is None and attempt.enough_in_total():
-            plan = attempt.moving(self._all().movable(turn, self._spared(turn)))
+            plan = attempt.moving(self._movable(turn))
         return None if plan is None else Plan((*given.units, *plan.units), plan.layout, plan.moves)
 
     def in_queue(self, turn: Turn, amounts: Ints, allowed: Bools | None) -> bool:
@@ -119,6 +119,11 @@ class Room:
 
     def _units(self, turn: Turn) -> list[Unit]:
         return self._all().for_turn(turn, self._spared(turn))
+
+    def _movable(self, turn: Turn) -> list[Unit]:
+        """Who may be moved and is welcome everywhere: where others keep it away, it might find no other place."""
+        units = self._all().movable(turn, self._spared(turn))
+        return [unit for unit in units if self._floor.neighbours.allowed(unit.gang) is None]
 
     def _spared(self, turn: Turn) -> set[JobId]:
         """Who is not asked: whoever gives something up already, and whom the gang wants beside it."""
