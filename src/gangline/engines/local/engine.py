@@ -1,8 +1,6 @@
 """The local engine: the controller's side. It holds no truth of its own; everything it knows can be read again."""
 
 import asyncio
-import os
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -10,6 +8,7 @@ from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, N
 from gangline.engines.local.addresses import Addresses
 from gangline.engines.local.devices import DeviceWatch
 from gangline.engines.local.keeper import processes
+from gangline.engines.local.keeper.trees import remove_tree
 from gangline.engines.local.layout import Layout
 from gangline.engines.local.link import GangLink
 from gangline.engines.local.logs import follow_logs, read_logs
@@ -150,7 +149,7 @@ class LocalEngine:
         if living := [link.gang_id for link in links if not link.stopped]:
             raise EngineError(f"attempt {living[0]} is not stopped yet")
         await asyncio.gather(*(self._tasks[link.gang_id] for link in links))
-        await asyncio.to_thread(_remove_tree, self._layout.job(job_id))
+        await asyncio.to_thread(_remove, self._layout.job(job_id))
 
     async def close(self) -> None:
         """Let go of everything in this process; gangs go on without it, and the next engine finds them."""
@@ -216,15 +215,9 @@ class LocalEngine:
                 self._news.put_nowait(NodesChanged())
 
 
-def _remove_tree(folder: Path) -> None:
-    """Remove a directory; jobs may have left parts of it read-only."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if not folder.exists():
-        return
-    for inner, _, _ in os.walk(folder):
-        Path(inner).chmod(0o700)
+def _remove(folder: Path) -> None:
     try:
-        shutil.rmtree(folder)
+        remove_tree(str(folder))
     except OSError as error:
         raise EngineError(f"{folder} cannot be removed: {error}") from error
 

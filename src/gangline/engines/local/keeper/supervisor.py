@@ -22,6 +22,7 @@ from .records import AttemptRecord, ReplicaRecord, Stage, Status, wall_clock
 from .replica import LiveReplica
 from .stages import StageProcess
 from .takeover import LEFTOVER_SECONDS, take_over
+from .trees import remove_tree
 
 _TICK_SECONDS = 0.02
 _DISK_RETRY_SECONDS = 1.0
@@ -288,10 +289,9 @@ class Keeper:
             self._collect()
         if self._gang_group is not None:
             cgroups.remove(self._gang_group.path)
-        # Imported here because it loads compression libraries: a start should not pay for what only the end needs.
-        import shutil
-
-        shutil.rmtree(f"{self._directory}/scratch", ignore_errors=True)
+        # What cannot be removed now is tried again when the job is forgotten.
+        with contextlib.suppress(OSError):
+            remove_tree(f"{self._directory}/scratch")
         self._record.stopped_at = wall_clock()
         self._changed = True
         self._done = True
