@@ -50,6 +50,11 @@ def test_a_machine_in_one_part_bears_its_own_name() -> None:
     assert part.node.labels == {"gangline.dev/hostname": part.node.name, "gangline.dev/gpu-type": "h200"}
 
 
+def test_a_node_has_room_for_more_small_replicas_than_kubernetes_would_give_it() -> None:
+    (node,) = Machine.measure(devices=()).divide(1)
+    assert node.node.pods == 500
+
+
 def test_this_machine_can_be_measured() -> None:
     machine = Machine.measure(())
     assert 0 < machine.cpu_millis <= 1000 * len(os.sched_getaffinity(0))

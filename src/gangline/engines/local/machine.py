@@ -11,6 +11,8 @@ from gangline.engines.local.keeper import cgroups
 from gangline.model import Node, NodeName, Resources
 
 _UNLIMITED = 1 << 60
+_MOST_REPLICAS = 500
+"""How many replicas a node may run: each costs the service a descriptor, of which a user has 1024 as a rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ class Machine:
             memory_mib=_share(self.memory_mib, index, count),
             gpu_millis=1000 * len(devices),
         )
-        node = Node(name=NodeName(name), capacity=capacity, gpu_type=gpu_type, labels=labels)
+        node = Node(name=NodeName(name), capacity=capacity, gpu_type=gpu_type, labels=labels, pods=_MOST_REPLICAS)
         return LocalNode(node=node, cpus=_part_of(self.cpus, index, count), devices=devices)
 
 
