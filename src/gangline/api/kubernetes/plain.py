@@ -43,7 +43,7 @@ def decode_object(raw: bytes) -> Plain:
     """Read a body; anything but one JSON object is refused."""
     try:
         found = json.loads(raw, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InvalidInputError(f"the body is not JSON: {error}", field="body") from error
     except RecursionError as error:
         raise InvalidInputError("the body is nested too deeply", field="body") from error

@@ -40,7 +40,7 @@ async def body_of(request: web.Request, kind: type[T]) -> T:
     """Decode the body; a wrong one is refused with the place of the fault."""
     try:
         return msgspec.json.decode(await request.read(), type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise InvalidInputError(f"the body is not understood: {error}", field="body") from error
     except RecursionError as error:
         raise InvalidInputError("the body is nested too deeply", field="body") from error
