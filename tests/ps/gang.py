@@ -28,7 +28,7 @@ from gangline.ps.shared_image import SharedImage
 from gangline.ps.wire import Buffer
 
 JOB = "test"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 
 
 def free_address() -> str:

@@ -67,9 +67,9 @@ def test_it_trains_as_a_job(tmp_path: Path, data: Path) -> None:
     holding = role("ps", 0)
     training = [role("chief", 0), role("worker", 0), role("worker", 1)]
 
-    assert [process.wait(60) for process in training] == [0, 0, 0]
+    assert [process.wait(120) for process in training] == [0, 0, 0]
     holding.terminate()
-    assert holding.wait(10) == 0
+    assert holding.wait(60) == 0
     check_result(tmp_path)
 
 

@@ -24,7 +24,7 @@ from gangline.lifecycle.events import (
 from gangline.model import Gang, GangId, GangReplica, JobId, JobSpec, NodeName, Policy, ReplicaId, RoleName, RoleSpec
 from gangline.testing.builders import make_role, make_spec
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 EventT = TypeVar("EventT", bound=EngineEvent)
 
 

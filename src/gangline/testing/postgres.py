@@ -21,7 +21,7 @@ from typing import Any
 
 from gangline.testing import debian
 
-_DEADLINE_SECONDS = 30.0
+_DEADLINE_SECONDS = 60.0
 _OPTIONS = {
     "listen_addresses": "",
     "fsync": "off",

@@ -27,7 +27,7 @@ PROCESSES, ROUNDS = 4, 150
 def open_all(directory, together):
     for number in range(ROUNDS):
         database = SqliteDatabase(Path(directory) / f"{number}.db")
-        together.wait(10)
+        together.wait(60)
         session = database.connect()
         with session.transaction():
             migrate(session, database)
