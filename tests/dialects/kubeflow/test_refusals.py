@@ -123,6 +123,12 @@ CASES: dict[str, tuple[Callable[[], Plain], str, str, str | None]] = {
         "must have at least one container with name tensorflow",
         None,
     ),
+    "generated name": (
+        lambda: {**make_job("TFJob", {"Worker": make_replica()}), "metadata": {"generateName": "mnist-"}},
+        "metadata.name",
+        "the field is missing, and none is made from generateName here",
+        None,
+    ),
     "bad name": (
         lambda: make_job("TFJob", {"Worker": make_replica()}, name="1st"),
         "metadata.name",

@@ -111,7 +111,8 @@ def _spec_fields(kind: Kind, version: str) -> tuple[str, ...]:
 
 def _check_name(where: Value, metadata: Mapping[str, Value]) -> None:
     if "name" not in metadata:
-        raise where.missing("name", "the name of the job")
+        generated = ", and none is made from generateName here" if "generateName" in metadata else ""
+        raise where.wrong(f"the field is missing{generated}", expected="the name of the job", below=".name")
     name = metadata["name"].text()
     if not _NAME.fullmatch(name) or len(name) > 63:
         raise metadata["name"].wrong(f"'{name}' should match a DNS-1035 label", expected=_NAME_RULE)
