@@ -1,14 +1,17 @@
 """What is kept of a replica's output when its pod goes, whatever stands in the log."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from gangline.engines.interface import LogQuery
 from gangline.engines.kubernetes import KubernetesEngine, errands
-from gangline.engines.kubernetes.kept_logs import joined
-from gangline.kube import KubeError
+from gangline.engines.kubernetes.kept_logs import KeptLog, joined, pack, unpack
+from gangline.engines.kubernetes.names import ReplicaKey
+from gangline.kube import ConfigMap, KubeError
 from gangline.lifecycle.events import GangStopped
 from gangline.testing.builders import FakeClock
 from gangline.testing.engine_suite import NewsReader
@@ -84,3 +87,14 @@ async def test_what_must_be_done_is_tried_until_it_is(monkeypatch: pytest.Monkey
 )
 def test_two_readings_of_a_log_are_one(known: list[bytes], rest: list[bytes], want: list[bytes]) -> None:
     assert joined(known, rest) == want
+
+
+def test_what_is_left_of_a_damaged_pack_is_read() -> None:
+    gang = make_gang()
+    key = ReplicaKey(gang.id, gang.replicas[0].id, 0)
+    (body,) = pack(
+        gang.id, [KeptLog(key=key, text=b"T1 a")], name="x", namespace="y", controller="gangline", owner=None
+    )
+    damaged = {"worker-1.0": "H4sI", "worker-2.0": base64.b64encode(b"no gzip").decode(), "else": ""}
+    pack_read = msgspec.convert({**body, "binaryData": body["binaryData"] | damaged}, ConfigMap)
+    assert [log.key for log in unpack(pack_read)] == [key]

@@ -9,6 +9,7 @@ import base64
 import gzip
 import logging
 import re
+import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
@@ -23,7 +24,7 @@ from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.news import main_container_name, main_state
 from gangline.engines.kubernetes.pod import Plain, owned_metadata
 from gangline.kube import CONFIG_MAPS, AlreadyExistsError, ConfigMap, KubeClient, KubeError, OwnerReference, Pod
-from gangline.model import GangId, JobId, Metric, ReplicaId, Timestamp
+from gangline.model import GangId, JobId, Metric, ReplicaId, RoleName, Timestamp
 
 _log = logging.getLogger(__name__)
 
@@ -195,17 +196,27 @@ async def keep(client: KubeClient, packs: Iterable[Plain]) -> None:
 
 
 def unpack(config_map: ConfigMap) -> list[KeptLog]:
-    """Read a pack back."""
+    """Read a pack back; what somebody damaged by hand is left out."""
     labels = config_map.metadata.labels
-    gang_id = GangId(JobId(labels[names.JOB_ID]), int(labels[names.ATTEMPT]))
+    gang_id = GangId(JobId(labels.get(names.JOB_ID, "")), attempt_of(config_map))
     logs = []
     for key, content in config_map.binary_data.items():
         if (match := _KEY.fullmatch(key)) is None:
             continue
-        replica = ReplicaId.parse(f"{match['role']}-{match['index']}")
-        text = gzip.decompress(base64.b64decode(content))
+        try:
+            text = gzip.decompress(base64.b64decode(content))
+        except (ValueError, OSError, EOFError, zlib.error) as error:
+            _log.warning("what was kept of %s in %s is damaged: %r", key, config_map.metadata.name, error)
+            continue
+        replica = ReplicaId(RoleName(match["role"]), int(match["index"]))
         logs.append(KeptLog(key=ReplicaKey(gang_id, replica, int(match["incarnation"])), text=text))
     return logs
+
+
+def attempt_of(config_map: ConfigMap) -> int:
+    """Which attempt a pack is of; none has the number 0."""
+    attempt = config_map.metadata.labels.get(names.ATTEMPT, "")
+    return int(attempt) if attempt.isdecimal() else 0
 
 
 async def metrics_of(client: KubeClient, key: ReplicaKey, pod: Pod, *, follow: bool) -> AsyncGenerator[Metric, None]:

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 from gangline.engines.interface import LogLine, LogQuery
 from gangline.engines.kubernetes import names
-from gangline.engines.kubernetes.kept_logs import KeptLog, line_of, metric_of, raw_lines, to_lines, unpack
+from gangline.engines.kubernetes.kept_logs import (
+    KeptLog,
+    attempt_of,
+    line_of,
+    metric_of,
+    raw_lines,
+    to_lines,
+    unpack,
+)
 from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.news import main_state
 from gangline.kube import CONFIG_MAPS, PODS, Applied, Change, Deleted, KubeClient, KubeError, Pod
@@ -88,7 +96,7 @@ class LogReader:
         living = {key: pod for key, pod in ours if key is not None}
         kept = maps.items or []
         # A pack may be empty: the attempt was, and wrote nothing.
-        attempts = {int(item.metadata.labels.get(names.ATTEMPT, "0")) for item in kept}
+        attempts = {attempt_of(item) for item in kept}
         return _Found(
             pods={key: pod for key, pod in living.items() if self._wanted(key)},
             kept=[log for item in kept for log in unpack(item)],
