@@ -173,6 +173,13 @@ def test_a_job_that_only_looks_like_a_trial_is_none(label: str, variables: dict[
     assert trials_of(sweep, [forged]) == ()
 
 
+@pytest.mark.parametrize("names", [("a-b", "a_b"), ("rate", "Rate"), ("rate", "rate"), ("parameters",)])
+def test_parameters_that_would_share_a_variable_are_refused(names: tuple[str, ...]) -> None:
+    parameters = tuple(Parameter(name, ("1",)) for name in names)
+    with pytest.raises(InvalidInputError, match=r"TRIAL_\w+ stands for .* already"):
+        SweepSpec(name="grid", template=TEMPLATE, parameters=parameters)
+
+
 def test_a_grid_that_nobody_could_ever_try_is_refused() -> None:
     digits = tuple(str(digit) for digit in range(10))
     many = tuple(Parameter(name, digits) for name in "abcdef")

@@ -15,6 +15,9 @@ from gangline.model.spec import JobSpec
 SWEEP_LABEL = "gangline.dev/sweep"
 TRIAL_LABEL = "gangline.dev/trial"
 
+PARAMETERS_VARIABLE = "TRIAL_PARAMETERS"
+"""The environment variable that holds all of a trial's values as JSON; trials are read back by it."""
+
 SweepId = NewType("SweepId", str)
 """A sweep's unique id, chosen by whoever submits it; its trials' job ids begin with it."""
 
@@ -55,6 +58,11 @@ class Parameter:
         if len(set(self.values)) != len(self.values):
             raise InvalidInputError("a value is listed twice", field=where, expected="different values")
 
+    @property
+    def variable(self) -> str:
+        """The environment variable in which a trial finds its value."""
+        return f"TRIAL_{self.name.upper().replace('-', '_')}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSpec:
@@ -73,6 +81,7 @@ class SweepSpec:
             raise InvalidInputError("the name is too long", field="metadata.name", expected="at most 55 letters")
         if not self.parameters:
             raise InvalidInputError("nothing to vary", field="spec.parameters", expected="at least one parameter")
+        self._check_variables()
         combinations = math.prod(len(parameter.values) for parameter in self.parameters)
         if combinations > COMBINATIONS_LIMIT:
             raise InvalidInputError(
@@ -82,6 +91,17 @@ class SweepSpec:
             raise InvalidInputError(
                 f"{self.parallelism} is too small", field="spec.parallelism", expected="1 or more, or leave it out"
             )
+
+    def _check_variables(self) -> None:
+        taken = {PARAMETERS_VARIABLE: "all values together"}
+        for parameter in self.parameters:
+            if parameter.variable in taken:
+                raise InvalidInputError(
+                    f"{parameter.variable} stands for {taken[parameter.variable]} already",
+                    field=f"spec.parameters.{parameter.name}",
+                    expected="names that differ in more than case, '-' and '_'",
+                )
+            taken[parameter.variable] = parameter.name
 
     @property
     def tenant(self) -> Tenant:

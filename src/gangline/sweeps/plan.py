@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gangline.model import Job, JobId, Metric
-from gangline.model.sweep import TRIAL_LABEL, Assignment, Goal, Objective, Sweep
-from gangline.sweeps.rendering import PARAMETERS_VARIABLE
+from gangline.model.sweep import PARAMETERS_VARIABLE, TRIAL_LABEL, Assignment, Goal, Objective, Sweep
 from gangline.sweeps.samplers import SAMPLERS
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")

@@ -7,10 +7,7 @@ from dataclasses import replace
 
 from gangline.errors import InvalidInputError
 from gangline.model import JobSpec, RoleSpec
-from gangline.model.sweep import SWEEP_LABEL, TRIAL_LABEL, Assignment, SweepSpec
-
-PARAMETERS_VARIABLE = "TRIAL_PARAMETERS"
-"""The environment variable that holds all of a trial's values as JSON; trials are read back by it."""
+from gangline.model.sweep import PARAMETERS_VARIABLE, SWEEP_LABEL, TRIAL_LABEL, Assignment, SweepSpec
 
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_-]*)\)")
 
@@ -19,7 +16,7 @@ def trial_to_job(spec: SweepSpec, assignment: Assignment) -> JobSpec:
     """Return the trial's job. Roles find the values in their commands, in their environment and in TRIAL_PARAMETERS."""
     template = spec.template
     values = assignment.values
-    variables = {f"TRIAL_{name.upper().replace('-', '_')}": value for name, value in values.items()}
+    variables = {each.variable: values[each.name] for each in spec.parameters if each.name in values}
     return replace(
         template,
         name=f"{spec.name}-{assignment.number}",
