@@ -1,6 +1,7 @@
 """Reading kept output: merged, from the end, from a moment on, and onwards while files are rotated."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,20 @@ def test_what_is_written_while_a_file_is_left_for_the_next_is_read(
     assert texts(list(log.lines())) == ["0"]
     monkeypatch.setattr("gangline.engines.local.logs.log_numbers", numbers_a_moment_later)
     assert texts(list(log.lines())) == [str(number) for number in range(1, 10)]
+
+
+async def test_following_a_job_that_is_deleted_meanwhile_just_ends(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    Replica(logs).say(1, b"a")
+    found = []
+    async for line in follow_logs(logs, LogQuery(job_id=JOB), 1, over=lambda: not logs.exists()):
+        found.append(line.text)
+        await asyncio.to_thread(shutil.rmtree, logs)
+    assert found == ["a"]
+
+
+def test_a_log_that_is_gone_has_no_lines(tmp_path: Path) -> None:
+    log = ReplicaLog(tmp_path / "gone", ReplicaId(RoleName("worker"), 0), 1)
+    log.go_to_tail(5)
+    assert list(log.lines()) == []

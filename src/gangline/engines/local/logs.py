@@ -71,9 +71,11 @@ class ReplicaLog:
     def _blocks(self) -> Iterator[bytes]:
         """Return whole lines of the present file, block by block."""
         path = Path(log_path(self._directory, self._name, self._number))
-        if not path.exists():
-            return
-        with path.open("rb") as file:
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            return  # rotated away, or the job was deleted
+        with file:
             while True:
                 file.seek(self._offset)
                 block = file.read(_BLOCK_BYTES)
@@ -129,8 +131,11 @@ async def follow_logs(
 
 def _open_logs(directory: Path, query: LogQuery, attempt: int, known: dict[str, ReplicaLog]) -> Iterable[ReplicaLog]:
     """Open the logs the query asks for; those in ``known`` go on from where they stand."""
-    names = sorted({entry.name.partition(".")[0] for entry in directory.iterdir()}) if directory.exists() else []
-    for name in names:
+    try:
+        names = {entry.name.partition(".")[0] for entry in directory.iterdir()}
+    except FileNotFoundError:
+        names = set()  # nothing was written yet, or the job was deleted
+    for name in sorted(names):
         replica = ReplicaId.parse(name)
         if name in known or query.role not in (None, replica.role) or query.index not in (None, replica.index):
             continue
@@ -157,7 +162,11 @@ async def _in_batches(lines: Iterator[LogLine]) -> AsyncIterator[LogLine]:
 def _tail_offset(path: Path, lines: int) -> tuple[int, int]:
     """Return how many of the last ``lines`` lines the file holds, and where the first of them begins."""
     found = 0
-    with path.open("rb") as file:
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return 0, 0
+    with file:
         end = file.seek(0, 2)
         tail = b""
         while end > 0 and found <= lines:

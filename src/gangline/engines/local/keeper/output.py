@@ -142,7 +142,11 @@ def log_path(directory: str, name: str, number: int) -> str:
 def log_numbers(directory: str, name: str) -> list[int]:
     """Return the numbers of a replica's files that are kept, oldest first; none if there is no output."""
     prefix, suffix = f"{name}.", ".log"
-    names = [entry for entry in os.listdir(directory) if entry.startswith(prefix) and entry.endswith(suffix)]
+    try:
+        entries = os.listdir(directory)
+    except FileNotFoundError:
+        return []  # the job is being deleted while somebody reads
+    names = [entry for entry in entries if entry.startswith(prefix) and entry.endswith(suffix)]
     return sorted(int(entry[len(prefix) : -len(suffix)]) for entry in names)
 
 
