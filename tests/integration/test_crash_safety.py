@@ -9,10 +9,10 @@ from gangline.testing.crash_drill import CrashDrill
 
 @pytest.mark.slow
 def test_nothing_is_lost_or_run_twice_when_the_service_is_killed_at_random_moments(tmp_path: Path) -> None:
-    drill = CrashDrill(tmp_path, kills=8, seed=20)
+    drill = CrashDrill(tmp_path, kills=15, seed=20)
     try:
         report = drill.run()
     finally:
         drill.clean()
     assert report.sound, report
-    assert report.submitted > 0, "nothing was submitted, so nothing was tried"
+    assert report.submitted > 10

@@ -1,5 +1,6 @@
 """The live view of one job on a terminal: phase, roles, progress and newest numbers below its scrolling output."""
 
+import math
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -61,7 +62,7 @@ class LiveView:
         """How far each role is: its slowest replica decides."""
         found: dict[str, float] = {}
         for metric in self.metrics:
-            if metric.name == PROGRESS_METRIC:
+            if metric.name == PROGRESS_METRIC and math.isfinite(metric.value):
                 share = min(max(metric.value, 0.0), 1.0)
                 found[metric.replica.role] = min(share, found.get(metric.replica.role, 1.0))
         return found

@@ -230,15 +230,14 @@ async def test_metrics_are_reported_before_the_exit_and_again_after_a_restart(su
         subject, "printf '%s\\n' " + " ".join(f"'{line}'" for line in lines) + " >> $GANGLINE_METRICS"
     )
     await run_to_end(subject, gang)
-    worker = ReplicaId(RoleName("worker"), 0)
-    want = [
-        Metric(job_id=JobId("job-1"), replica=worker, name="loss", value=0.5, step=1, at=5.0),
-        Metric(job_id=JobId("job-1"), replica=worker, name="accuracy", value=1.0, step=None, at=7.0),
-    ]
-    assert subject.news.of(Metric) == want
-    assert subject.news.seen.index(want[-1]) < subject.news.seen.index(subject.news.of(ReplicaExited)[0])
+    want = [("loss", "0.5", 1, 5.0), ("loss", "nan", 2, 6.0), ("accuracy", "1.0", None, 7.0)]
+    told = subject.news.of(Metric)
+    assert [(metric.name, str(metric.value), metric.step, metric.at) for metric in told] == want
+    assert {(metric.job_id, str(metric.replica)) for metric in told} == {("job-1", "worker-0")}
+    assert subject.news.seen.index(told[-1]) < subject.news.seen.index(subject.news.of(ReplicaExited)[0])
     await subject.restart()
-    assert await subject.news.wait_for(Metric, count=2) == want
+    again = await subject.news.wait_for(Metric, count=3)
+    assert [(metric.name, str(metric.value), metric.step, metric.at) for metric in again] == want
 
 
 async def test_gpus_are_handed_out_exclusively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,8 @@ class Play:
 
     async def tell_to_exit(self, replica: str, code: int) -> None:
         """Have a replica exit with a code."""
-        await self.ask(replica, "sh", "-c", f"echo {code} > /tmp/exit")
+        # In one step: a replica that finds the file before the code is in it would exit with 0.
+        await self.ask(replica, "sh", "-c", f"echo {code} > /tmp/code && mv /tmp/code /tmp/exit")
 
 
 def conditions(found: GenericObject) -> dict[str, str]:

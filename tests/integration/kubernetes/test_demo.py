@@ -22,8 +22,8 @@ from tests.ps.test_mnist_example import write_images
 ROOT = Path(__file__).parents[3]
 MNIST = ROOT / "data" / "mnist"
 TRAINING_SECONDS = 240.0
-LEAST_ACCURACY = 0.85
-"""After one round over the data; ten reach 0.97 (``make demo``)."""
+LEAST_ACCURACY = 0.9
+"""After two rounds over the data; ten reach 0.97 (``make demo``)."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def world(
 
 
 def demo(world: World, prefer: Prefer, folder: Path) -> JobSpec:
-    """The demo's job as a submission sends it, but for one round instead of ten."""
+    """The demo's job as a submission sends it, but for two rounds instead of ten."""
     spec = load(ROOT / "examples" / "mnist" / "job.yaml")
     assert spec.code is not None
     assert world.code_directory is not None
@@ -59,7 +59,7 @@ def demo(world: World, prefer: Prefer, folder: Path) -> JobSpec:
 
 
 def _shortened(command: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple("1" if before == "--epochs" else word for before, word in zip(("", *command), command, strict=False))
+    return tuple("2" if before == "--epochs" else word for before, word in zip(("", *command), command, strict=False))
 
 
 def _data(source: Path, folder: Path) -> str:

@@ -16,13 +16,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
-import msgspec
-
 from gangline.engines.interface import LogLine, Stream
 from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.news import main_container_name, main_state
 from gangline.engines.kubernetes.pod import Plain, owned_metadata
+from gangline.engines.metric_line import read_metric
 from gangline.kube import CONFIG_MAPS, AlreadyExistsError, ConfigMap, KubeClient, KubeError, OwnerReference, Pod
 from gangline.model import GangId, JobId, Metric, ReplicaId, RoleName, Timestamp
 
@@ -35,16 +34,6 @@ _READ_LINES = 20_000
 _METRIC_START = b' {"at":'
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z ?")
 _KEY = re.compile(r"(?P<role>.+)-(?P<index>\d+)\.(?P<incarnation>\d+)")
-
-
-class _WireMetric(msgspec.Struct, forbid_unknown_fields=True):
-    at: float
-    name: str
-    value: float | None
-    step: int | None
-
-
-_metric_decoder = msgspec.json.Decoder(_WireMetric)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +55,7 @@ def parse(raw: bytes) -> tuple[Timestamp, str]:
 
 def metric_of(line: LogLine, job_id: JobId) -> Metric | None:
     """Read a line that ``gangline.runtime`` wrote to report a number; None for all others."""
-    if not line.text.startswith('{"at":'):
-        return None
-    try:
-        wire = _metric_decoder.decode(line.text)
-    except msgspec.MsgspecError:
-        return None
-    value = float("nan") if wire.value is None else wire.value
-    return Metric(
-        job_id=job_id, replica=line.replica, name=wire.name, value=value, step=wire.step, at=Timestamp(wire.at)
-    )
+    return read_metric(line.text, job_id, line.replica) if line.text.startswith('{"at":') else None
 
 
 def to_lines(log: KeptLog) -> list[LogLine]:

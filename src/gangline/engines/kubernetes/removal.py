@@ -195,7 +195,7 @@ class Remover:
         endings: "list[asyncio.Task[list[bytes]]]",
         grace_seconds: float,
     ) -> None:
-        if not self._keeps_logs:
+        if not self._keeps_logs or not state.name:  # of a gang without a name no pod was ever seen
             return
         if endings:
             await asyncio.wait(endings, timeout=grace_seconds + _READ_SECONDS)

@@ -3,24 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
-from gangline.model import JobId, Metric, ReplicaId, Timestamp
+from gangline.engines.metric_line import read_metric
+from gangline.model import JobId, Metric, ReplicaId
 
 _READ_BYTES = 1 << 20
-_MOST_STEPS = 2**63 - 1
-"""What a database can count to; a larger step is no step."""
-_LAST_SECOND = 253402300799.0
-"""The end of the year 9999, where calendars end; a later time was written in other units than seconds."""
-
-
-class MetricLine(msgspec.Struct, frozen=True):
-    """One line as training code writes it. A value that is not a number is null."""
-
-    at: float
-    name: str
-    value: float | None
-    step: int | None = None
 
 
 class MetricTail:
@@ -48,23 +34,5 @@ class MetricTail:
                 return
             self._offset += whole
             for line in data[:whole].splitlines():
-                if (metric := self._metric(line)) is not None:
+                if (metric := read_metric(line, self._job_id, self._replica)) is not None:
                     yield metric
-
-    def _metric(self, line: bytes) -> Metric | None:
-        try:
-            found = msgspec.json.decode(line, type=MetricLine)
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            return None
-        if found.value is None or (found.step is not None and abs(found.step) > _MOST_STEPS):
-            return None
-        if not 0 <= found.at <= _LAST_SECOND:
-            return None
-        return Metric(
-            job_id=self._job_id,
-            replica=self._replica,
-            name=found.name,
-            value=found.value,
-            step=found.step,
-            at=Timestamp(found.at),
-        )
