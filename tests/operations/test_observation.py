@@ -10,7 +10,7 @@ from gangline.lifecycle.events import CancelRequested, GangPlaced, GangStopped, 
 from gangline.model import DEFAULT_TENANT, Job, JobId, Metric, Policy, ReplicaId, RoleName, Tenant
 from gangline.operations import LogFilter
 from gangline.scheduling import Constraint, Explanation
-from gangline.testing.builders import make_placement, make_spec
+from gangline.testing.builders import make_placement, make_role, make_spec
 from tests.operations.fakes import Office, at
 
 JOB = JobId("job-1")
@@ -70,6 +70,32 @@ async def test_a_role_the_job_has_not_is_refused(office: Office) -> None:
     lines = operations.logs(office.desk(), DEFAULT_TENANT, "mnist", LogFilter(role=RoleName("chief")))
     with pytest.raises(InvalidInputError, match="one of worker"):
         await anext(lines)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "want"),
+    [
+        pytest.param(LogFilter(index=2), "has no replica 2.*0 to 1", id="index"),
+        pytest.param(
+            LogFilter(index=1, role=RoleName("chief")), "has no replica 1 of 'chief'.*0", id="index of a role"
+        ),
+        pytest.param(LogFilter(index=-1), "has no replica -1", id="negative"),
+        pytest.param(LogFilter(attempt=2), "has no attempt 2.*expected 1", id="attempt"),
+        pytest.param(LogFilter(attempt=0), "has no attempt 0", id="attempt zero"),
+    ],
+)
+async def test_output_that_there_cannot_be_is_refused(office: Office, wanted: LogFilter, want: str) -> None:
+    roles = (make_role(name="chief"), make_role(name="worker", replicas=2))
+    await operations.submit(office.desk(), JOB, make_spec(roles=roles))
+    await _placed(office)
+    with pytest.raises(InvalidInputError, match=want):
+        await anext(operations.logs(office.desk(), DEFAULT_TENANT, "mnist", wanted))
+
+
+async def test_the_first_attempt_is_none_before_it_starts(office: Office) -> None:
+    await operations.submit(office.desk(), JOB, make_spec())
+    with pytest.raises(InvalidInputError, match="it has not started yet"):
+        await anext(operations.logs(office.desk(), DEFAULT_TENANT, "mnist", LogFilter(attempt=1)))
 
 
 async def test_metrics_are_those_of_the_job(office: Office) -> None:

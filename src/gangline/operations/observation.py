@@ -52,6 +52,8 @@ async def logs(
     that it wrote has been read. A job that still waits for machines is waited for.
     """
     job = await get_job(desk, tenant, reference)
+    _check_index(job, wanted)
+    _check_attempt(job, wanted.attempt)
     query = LogQuery(
         job_id=job.id,
         attempt=wanted.attempt,
@@ -94,3 +96,21 @@ def _known_role(job: Job, role: RoleName | None) -> RoleName | None:
             f"job '{job.name}' has no role '{role}'", field="role", expected=f"one of {', '.join(names)}"
         )
     return role
+
+
+def _check_index(job: Job, wanted: LogFilter) -> None:
+    roles = [role for role in job.spec.roles if wanted.role in (None, role.name)]
+    most = max((role.most for role in roles), default=0)
+    if wanted.index is not None and roles and not 0 <= wanted.index < most:
+        raise InvalidInputError(
+            f"job '{job.name}' has no replica {wanted.index}" + (f" of '{wanted.role}'" if wanted.role else ""),
+            field="index",
+            expected=f"0 to {most - 1}" if most > 1 else "0",
+        )
+
+
+def _check_attempt(job: Job, attempt: int | None) -> None:
+    if attempt is None or 1 <= attempt <= job.attempt:
+        return
+    expected = f"1 to {job.attempt}" if job.attempt > 1 else "1" if job.attempt else "none: it has not started yet"
+    raise InvalidInputError(f"job '{job.name}' has no attempt {attempt}", field="attempt", expected=expected)

@@ -1,15 +1,18 @@
 """What is asked of the API server to find one job: never for all of them."""
 
+import contextlib
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from gangline.errors import NotFoundError
+from gangline.errors import NotFoundError, UnreadableRecordError
 from gangline.kube import GenericObject, Metadata, ObjectList, Resource
 from gangline.kube import NotFoundError as KubeNotFoundError
 from gangline.model import JobId, Tenant
 from gangline.storage.kubernetes import KubernetesStore
 from gangline.storage.kubernetes.native_records import NATIVE
+from gangline.storage.kubernetes.objects import JobObjects
 from gangline.storage.kubernetes.wire import JOB_ID, NAME
 from gangline.testing.builders import make_job
 
@@ -38,11 +41,19 @@ class Server:
         return ObjectList(items=list(found))
 
 
-def item(name: str, *, job_id: str, alias_of: str | None = None) -> GenericObject:
+def item(
+    name: str, *, job_id: str, alias_of: str | None = None, namespace: str = "default", day: int = 1
+) -> GenericObject:
     job = make_job(job_id=job_id, name=alias_of or name)
-    body = NATIVE.body(job, (), namespace="default", name=name)
-    labels = {JOB_ID: job_id} | ({NAME: alias_of} if alias_of else {})
-    metadata = Metadata(name=name, namespace="default", uid=f"uid-{name}", resource_version="7", labels=labels)
+    body = NATIVE.body(job, (), namespace=namespace, name=name)
+    metadata = Metadata(
+        name=name,
+        namespace=namespace,
+        uid=f"uid-{namespace}-{name}-{day}",
+        resource_version=str(day),
+        labels={JOB_ID: job_id} | ({NAME: alias_of} if alias_of else {}),
+        creation_timestamp=datetime(2026, 1, day, tzinfo=UTC),
+    )
     return GenericObject(metadata=metadata, spec=body["spec"], status=body.get("status") or {})
 
 
@@ -88,3 +99,28 @@ async def test_a_job_named_by_its_id_needs_no_hint() -> None:
     with pytest.raises(NotFoundError):
         await store.find(Tenant("default"), "a")
     assert "list all" not in server.asked
+
+
+def objects_of(*items: GenericObject) -> JobObjects:
+    """What a watch knows that was told of these, in this order; what is refused is left out."""
+    objects = JobObjects(Server(), prefix="", namespace=None)  # type: ignore[arg-type]  # the fake
+    for each in items:
+        with contextlib.suppress(UnreadableRecordError):
+            objects.read(each, NATIVE)
+    return objects
+
+
+@pytest.mark.parametrize("forged_first", [False, True])
+def test_nobody_has_a_hand_in_a_job_of_another_tenant_by_bearing_its_id(*, forged_first: bool) -> None:
+    real, forged = item("mnist", job_id="a", namespace="red"), item("other", job_id="a", namespace="blue", day=2)
+    objects = objects_of(forged, real) if forged_first else objects_of(real, forged)
+    assert objects.known[JobId("a")].namespace == "red"
+    with pytest.raises(UnreadableRecordError, match="blue/other bears the id of another job"):
+        objects.decode(forged, NATIVE)
+    assert objects.is_superseded(forged), "so its deletion stops nothing"
+    assert not objects.is_superseded(real)
+
+
+def test_an_object_that_is_made_anew_in_its_place_is_the_same_job() -> None:
+    objects = objects_of(item("mnist", job_id="a"), item("mnist", job_id="a", day=2))
+    assert objects.known[JobId("a")].uid == "uid-default-mnist-2"

@@ -111,6 +111,8 @@ class Follower:
             return
         if isinstance(change, Applied) and not self._objects.is_news(change.object):
             return
+        if isinstance(change, Deleted) and self._objects.is_superseded(change.object):
+            return
         try:
             kept = self._objects.decode(change.object, kind)
         except StorageError as error:

@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gangline.errors import NotFoundError, StorageError
+from gangline.errors import NotFoundError, StorageError, UnreadableRecordError
 from gangline.kube import GenericObject, KubeClient, KubeError
 from gangline.kube import NotFoundError as KubeNotFoundError
 from gangline.model import Job, JobId, Tenant
 from gangline.storage.kubernetes.discovery import kubeflow_kinds
 from gangline.storage.kubernetes.native_records import NATIVE
 from gangline.storage.kubernetes.records import Kept, RecordKind
-from gangline.storage.kubernetes.wire import JOB_ID, NAME, id_of
+from gangline.storage.kubernetes.wire import JOB_ID, NAME, SUBMITTED_AS, created_at, id_of
 
 _log = logging.getLogger(__name__)
 _DASHES_OF_A_UID = 4
@@ -72,18 +72,41 @@ class JobObjects:
         return next((kind for kind in others if kind.keeps(job)), native)
 
     def decode(self, item: GenericObject, kind: RecordKind) -> Kept | None:
-        """Read an object; a job whose spec was made unreadable goes on with the last one that was not."""
+        """Read an object; a job whose spec was made unreadable goes on with the last one that was not.
+
+        Raises UnreadableRecordError if it is no job, or bears the id of one that is not its own.
+        """
         kept = kind.read(item, self.tenant_of(item.metadata.namespace))
-        if kept is None or kept.complaint is None:
+        if kept is None:
+            return None
+        if self._is_anothers(kept):
+            raise UnreadableRecordError(
+                f"{kept.namespace}/{kept.name} bears the id of another job; "
+                f"leave out the label {JOB_ID} and the annotation {SUBMITTED_AS}"
+            )
+        if kept.complaint is None:
             return kept
         known = self.known.get(kept.job.id)
         if known is None or known.uid != kept.uid:
             return kept
         return replace(kept, job=replace(kept.job, spec=known.job.spec))
 
+    def _is_anothers(self, kept: Kept) -> bool:
+        """Whether an object bears the id of a job that an older object is the record of.
+
+        Ids are labels that anybody may write. Nobody may have a hand in another tenant's job by writing its id.
+        """
+        known = self.known.get(kept.job.id) or self.graves.get(kept.job.id)
+        return known is not None and known.place != kept.place and known.made_at <= kept.made_at
+
     def is_news(self, item: GenericObject) -> bool:
         """Whether a watch should look at an object, without reading it: most of what it says we wrote ourselves."""
-        return self.handled.get(id_of(item), 0) < int(item.metadata.resource_version)
+        return self.is_superseded(item) or self.handled.get(id_of(item), 0) < int(item.metadata.resource_version)
+
+    def is_superseded(self, item: GenericObject) -> bool:
+        """Whether another object is the record of the job whose id this one bears."""
+        known = self.known.get(id_of(item))
+        return known is not None and known.uid != item.metadata.uid
 
     def wrote(self, job_id: JobId, *, over: int, version: int) -> None:
         """Note a write of ours; the watch need not look at it, unless it has yet to see what it was written over."""
@@ -189,7 +212,7 @@ class JobObjects:
         try:
             for kind in await self.kinds():
                 labelled = await self._client.list(kind.resource, namespace=self.scope, labels={JOB_ID: job_id})
-                for item in labelled.items or ():
+                for item in sorted(labelled.items or (), key=created_at):
                     if self.is_ours(item.metadata.namespace) and id_of(item) == job_id:
                         return self.read(item, kind)
             if job_id.count("-") != _DASHES_OF_A_UID:

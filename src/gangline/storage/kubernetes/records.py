@@ -28,6 +28,8 @@ class Kept:
     namespace: str
     name: str
     uid: str
+    made_at: float = 0.0
+    """When the server made the object, by its own clock."""
     finalizers: tuple[str, ...] = ()
     being_deleted: bool = False
     """Somebody deleted the object; the job does not know it yet unless it says so itself."""
@@ -65,6 +67,7 @@ class Kept:
             namespace=metadata.namespace,
             name=metadata.name,
             uid=metadata.uid,
+            made_at=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else 0.0,
             finalizers=tuple(metadata.finalizers),
             being_deleted=metadata.deletion_timestamp is not None,
             told=told,
@@ -83,6 +86,11 @@ class Kept:
         guard = {"name": self.name, "namespace": self.namespace, "resourceVersion": str(self.job.version)}
         status = self.kind.status(job, journal, self.told if job.placeable else None)
         return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": guard, "status": status}
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Where the object is: what stands there later is the same job's, made anew."""
+        return self.kind.resource.plural, self.namespace, self.name
 
     @property
     def owner(self) -> OwnerReference:
