@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequ
 from typing import NewType
 
 from gangline.controller.agenda import Agenda, due_events
+from gangline.controller.deciding import Decider
 from gangline.controller.feed import ChangeFeed
 from gangline.controller.lanes import Lanes
 from gangline.controller.postponed import Postponed
@@ -29,7 +30,7 @@ from gangline.errors import (
 from gangline.lifecycle import Event, FinishGang, ForgetJob, Instruction, RunGang, StopGang, advance, standing
 from gangline.lifecycle.events import CheckpointSaved, GangEvicted, GangGrown, GangPlaced, GangShrunk
 from gangline.model import CHECKPOINT_METRIC, Clock, Job, JobId, Metric, Node, Queue, Timestamp
-from gangline.scheduling import DEFAULT_POLICIES, Decision, Explanation, Memory, Policies, decide, take_snapshot
+from gangline.scheduling import DEFAULT_POLICIES, Decision, Explanation, Policies
 from gangline.storage.interface import Store
 from gangline.storage.journal import records_between
 
@@ -68,7 +69,7 @@ class Controller:
         self._nodes: Sequence[Node] | None = None
         self._queues: Sequence[Queue] | None = None
         self._unscheduled = True
-        self._memory = Memory()
+        self._decider = Decider(policies)
         self._explanations: dict[JobId, Explanation] = {}
 
     # What operations ask for (their ControllerLink) ------------------------------------------------------
@@ -352,9 +353,7 @@ class Controller:
         jobs = self._contenders(now)
         if isinstance(self._engine, Confining):
             jobs = await self._engine.confine(tuple(jobs))
-        snapshot = take_snapshot(nodes=nodes, jobs=jobs, queues=queues, now=now, memory=self._memory)
-        decision = decide(snapshot, self._policies)
-        self._memory = decision.memory
+        decision = self._decider.decide(jobs, nodes=nodes, queues=queues, now=now)
         self._explanations = dict(decision.explanations)
         self._inbox.extend(_decision_to_events(decision, now))
         if decision.wake_at is not None and decision.wake_at > now:
