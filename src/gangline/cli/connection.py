@@ -48,7 +48,9 @@ def connect(ctx: click.Context, *, tenant: str | None = None) -> Client:
 
 def chosen_context(ctx: click.Context, given: str | None = None) -> str:
     """Return the context that a command about a cluster means; empty for the kubeconfig's current one."""
-    return given or (ctx.find_root().obj or {}).get("context") or Settings.load().context
+    context = given or (ctx.find_root().obj or {}).get("context") or Settings.load().context
+    ctx.meta["gangline context"] = context
+    return context
 
 
 def spoken(ctx: click.Context, *words: str) -> str:

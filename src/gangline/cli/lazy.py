@@ -68,7 +68,8 @@ class LazyGroup(click.Group):
             raise ReaderLeftError from error
         except Exception as error:
             if type(error).__name__ == "UnreachableError" and "gangline context" in ctx.meta:
-                error.add_note(f"'kubectl --context {ctx.meta['gangline context']} version' shows whether it is there")
+                context = ctx.meta["gangline context"]
+                error.add_note(f"'kubectl {f'--context {context} ' * bool(context)}version' shows whether it is there")
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
