@@ -2,9 +2,13 @@
 
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import click
 
 from gangline.cli import terminal
+from gangline.cli.connection import spoken
 from gangline.cli.jobs import reason_text
 from gangline.cli.output_lines import LinePrinter, needs_prefix
 from gangline.errors import NotFoundError, UnreachableError
@@ -18,7 +22,7 @@ _TELLING_SECONDS = 5.0
 
 def follow(client: Client, job: Job) -> int:
     """Show a job until it is finished or halted; return its own exit code."""
-    try:
+    with _going_on(job):
         if sys.stdout.isatty() and terminal.colours():
             # rich is imported only where somebody looks at it.
             from gangline.cli.live import follow_live
@@ -26,16 +30,28 @@ def follow(client: Client, job: Job) -> int:
             follow_live(client, job)
         else:
             _follow_plainly(client, job)
-        return finish(client, job)
-    except KeyboardInterrupt:
-        terminal.say(
-            f"{job.name} goes on; 'gangline logs -f {job.name}' follows it, 'gangline cancel {job.name}' ends it"
-        )
-        raise
+        return _end_of(client, job)
 
 
 def finish(client: Client, job: Job) -> int:
     """Wait for the end of a job, tell it, and return the job's own exit code."""
+    with _going_on(job):
+        return _end_of(client, job)
+
+
+@contextmanager
+def _going_on(job: Job) -> Iterator[None]:
+    """Tell a user who leaves that the job does not."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        ctx = click.get_current_context()
+        follows, ends = spoken(ctx, "logs -f", job.name), spoken(ctx, "cancel", job.name)
+        terminal.say(f"{job.name} goes on; '{follows}' follows it, '{ends}' ends it")
+        raise
+
+
+def _end_of(client: Client, job: Job) -> int:
     ended = client.wait(job.id, phases=FINAL_PHASES | {Phase.HALTED})
     terminal.say(f"{ended.name} is {ended.phase} ({reason_text(ended)})")
     return exit_code_of_job(ended)
