@@ -182,6 +182,17 @@ def test_reported_numbers_are_shown(shell: Shell, here: Here) -> None:
     shell.out("submit", "--name", "numbers", "--wait", "--", shell.command()[0], "-c", program)
     for command in (("get",), ("describe",), ("metrics",), ("metrics", "--latest")):
         assert "accuracy  0.97   10    worker-0" in here(*command, "numbers")[1]
+    for options in ((), ("--plot",)):
+        assert here("metrics", "numbers", "--name", "loss", *options) == (
+            0,
+            "",
+            "numbers has reported no numbers named 'loss' yet\n",
+        )
+
+
+def test_a_list_of_nothing_is_an_empty_document(here: Here) -> None:
+    assert here("list", "-l", "team=nobody", "-o", "yaml")[1] == ""
+    assert json.loads(here("list", "-l", "team=nobody", "-o", "json")[1]) == []
 
 
 def test_documents_can_be_read_by_programs(shell: Shell, here: Here) -> None:

@@ -21,7 +21,7 @@ def print_jobs(jobs: Sequence[Job], output: str) -> None:
     if output == Output.JSON:
         click.echo(json_text(jobs))
     elif output == Output.YAML:
-        click.echo("\n---\n".join(yaml_text(job) for job in jobs))
+        click.echo("\n---\n".join(yaml_text(job) for job in jobs), nl=bool(jobs))
     elif output == Output.NAME:
         for job in jobs:
             click.echo(job.name)

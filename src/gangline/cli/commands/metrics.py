@@ -42,7 +42,9 @@ def command(
         found = tuple(metric for metric in client.latest_metrics(job) if name in (None, metric.name))
     else:
         found = client.metrics(job, name=name, since=start)
-    if plotted:
+    if not found and (plotted or output == Output.TABLE):
+        terminal.say(f"{job} has reported no numbers" + (f" named '{name}'" if name else "") + " yet")
+    elif plotted:
         _draw(found)
     elif output == Output.JSON:
         click.echo(json_text(found))
