@@ -1,10 +1,8 @@
 """The engine on a cluster in memory: what only a scripted one can be made to do."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import pytest
 
 from gangline.engines.kubernetes import KubernetesEngine
 from gangline.kube import NODES, PODS, PRIORITY_CLASSES, ForbiddenError, Resource
@@ -26,18 +24,6 @@ def make_gang(attempt: int = 1) -> Gang:
 def foreign_pod(name: str, node: str, cpu: str) -> dict[str, Any]:
     container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
     return {"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [container]}}
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
-async def engine(cluster: FakeCluster) -> AsyncIterator[KubernetesEngine]:
-    engine = KubernetesEngine(cluster, clock=FakeClock())
-    yield engine
-    await engine.close()
 
 
 async def settled() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -13,22 +12,9 @@ from gangline.engines.kubernetes.kept_logs import KeptLog, joined, pack, unpack
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.kube import ConfigMap, KubeError
 from gangline.lifecycle.events import GangStopped
-from gangline.testing.builders import FakeClock
 from gangline.testing.engine_suite import NewsReader
 from tests.engines.kubernetes.fake_cluster import FakeCluster
 from tests.engines.kubernetes.test_driver import make_gang, settled
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
-async def engine(cluster: FakeCluster) -> AsyncIterator[KubernetesEngine]:
-    engine = KubernetesEngine(cluster, clock=FakeClock())
-    yield engine
-    await engine.close()
 
 
 async def kept_texts(cluster: FakeCluster, engine: KubernetesEngine) -> list[str]:

@@ -11,7 +11,6 @@ from gangline.engines.kubernetes import KubernetesEngine, names
 from gangline.kube import CONFIG_MAPS, PODS, SERVICES, Resource
 from gangline.lifecycle.events import GangFailed, GangStopped
 from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, RoleName
-from gangline.testing.builders import FakeClock
 from gangline.testing.engine_suite import NewsReader, eventually
 from tests.engines.kubernetes.fake_cluster import FakeCluster
 
@@ -50,18 +49,6 @@ def mpijob() -> Gang:
     return gang(
         "MPIJob", "mpiReplicaSpecs", {"Launcher": template("mpi"), "Worker": {"replicas": 1, **template("mpi")}}
     )
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
-async def engine(cluster: FakeCluster) -> AsyncIterator[KubernetesEngine]:
-    engine = KubernetesEngine(cluster, clock=FakeClock())  # type: ignore[arg-type]  # the fake
-    yield engine
-    await engine.close()
 
 
 @pytest.fixture

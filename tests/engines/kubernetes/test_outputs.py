@@ -1,11 +1,8 @@
 """Results are stored by the lead's mover when the engine gives its word, and what comes of it is told."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from gangline.engines.kubernetes import KubernetesEngine
 from gangline.kube import PODS
@@ -23,18 +20,6 @@ GANG = Gang(
     spec=SPEC,
     replicas=tuple(GangReplica(id=ReplicaId(ROLE.name, index), node=NodeName("node-0")) for index in range(2)),
 )
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
-async def engine(cluster: FakeCluster) -> AsyncIterator[KubernetesEngine]:
-    engine = KubernetesEngine(cluster, clock=FakeClock())
-    yield engine
-    await engine.close()
 
 
 def ended(code: int, message: str = "") -> dict[str, Any]:

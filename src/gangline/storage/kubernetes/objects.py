@@ -13,12 +13,11 @@ from gangline.model import Job, JobId, Tenant
 from gangline.storage.kubernetes.discovery import kubeflow_kinds
 from gangline.storage.kubernetes.native_records import NATIVE
 from gangline.storage.kubernetes.records import Kept, RecordKind
-from gangline.storage.kubernetes.wire import JOB_ID, NAME, SUBMITTED_AS, created_at, id_of
+from gangline.storage.kubernetes.wire import JOB_ID, NAME, SUBMITTED_AS, created_at, id_of, is_label_value
 
 _log = logging.getLogger(__name__)
 _DASHES_OF_A_UID = 4
 _OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class JobObjects:
@@ -169,7 +168,7 @@ class JobObjects:
 
     async def aliased(self, kind: RecordKind, namespace: str, name: str) -> Sequence[Kept]:
         """Find the jobs that bear a name, but not in their object's: another was being deleted when they came."""
-        if not _LABEL_VALUE.fullmatch(name):
+        if not is_label_value(name):
             return ()
         found = await self._client.list(kind.resource, namespace=namespace, labels={NAME: name})
         return [kept for item in found.items or () if (kept := self.read(item, kind)) is not None]
@@ -207,7 +206,7 @@ class JobObjects:
 
     async def _look_up(self, job_id: JobId) -> Kept | None:
         """Ask the server for a job by its id: the label says it, or, for a job applied by hand, its uid."""
-        if not _LABEL_VALUE.fullmatch(job_id):
+        if not job_id or not is_label_value(job_id):
             return None
         try:
             for kind in await self.kinds():

@@ -247,10 +247,15 @@ def moment(at: Timestamp | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def is_label_value(text: str) -> bool:
+    """Whether Kubernetes takes a text as a label's value; as a selector's it refuses all others."""
+    return _LABEL_VALUE.fullmatch(text) is not None
+
+
 def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels, or refuse what Kubernetes would."""
     for key, value in labels.items():
-        if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+        if not _LABEL_KEY.fullmatch(key) or not is_label_value(value):
             raise InvalidInputError(
                 f"'{key}: {value}' is no label that Kubernetes takes",
                 field="metadata.labels",
