@@ -175,6 +175,7 @@ class EngineSuite:
         await subject.news.wait_for(ReplicaStarted, count=2)
         started = tuple(GangReplica(id=each.id, node=each.node, started=True) for each in gang.replicas)
         await subject.engine.run(with_replicas(gang, started))
+        await self._have_spoken(subject, replicas=2)
         await self._stop(subject, gang)
         assert len(subject.news.of(ReplicaStarted)) == 2
         if subject.speaks:
@@ -222,7 +223,7 @@ class EngineSuite:
     async def test_a_replica_that_ignores_the_stop_signal_is_killed(self, subject: EngineSubject) -> None:
         gang = await subject.gang(subject.role("worker", Program.IGNORE_STOP))
         await subject.engine.run(gang)
-        await self._first_line(subject)
+        await self._have_spoken(subject)
         await subject.engine.stop(gang.id, 0.2)
         (exited,) = await subject.news.wait_for(ReplicaExited)
         assert exited.exit_code == 128 + 9
@@ -231,7 +232,7 @@ class EngineSuite:
     async def test_a_later_stop_shortens_the_grace_period(self, subject: EngineSubject) -> None:
         gang = await subject.gang(subject.role("worker", Program.IGNORE_STOP))
         await subject.engine.run(gang)
-        await self._first_line(subject)
+        await self._have_spoken(subject)
         await subject.engine.stop(gang.id, 3600.0)
         await subject.engine.stop(gang.id, 0.2)
         await subject.news.wait_for(GangStopped)
@@ -316,6 +317,7 @@ class EngineSuite:
         await subject.news.wait_for(ReplicaStarted)
         async with asyncio.timeout(PATIENCE_SECONDS):
             following = asyncio.create_task(subject.lines(follow=True))
+            await self._have_spoken(subject)
             await self._stop(subject, gang)
             assert [line.text for line in await following] == ["serving 0"]
 
@@ -347,6 +349,7 @@ class EngineSuite:
         await subject.engine.run(gang)
         await subject.news.wait_for(ReplicaStarted, count=2)
         assert len((await subject.engine.usage()).replicas) == 2
+        await self._have_spoken(subject, replicas=2)
         await self._stop(subject, gang)
         assert [line.text for line in await subject.lines()] == ["serving 0", "serving 0"]
 
@@ -376,13 +379,13 @@ class EngineSuite:
         assert isinstance(stopped[-1], GangEvent)
         assert GangId(stopped[-1].job_id, stopped[-1].attempt) == gang.id
 
-    async def _first_line(self, subject: EngineSubject) -> None:
-        """Wait until the program itself has spoken: before that it cannot have decided to ignore anything."""
+    async def _have_spoken(self, subject: EngineSubject, replicas: int = 1) -> None:
+        """Wait until the programs themselves have spoken: a replica is started before its program has done anything."""
         if not subject.speaks:
-            await subject.news.wait_for(ReplicaStarted)
+            await subject.news.wait_for(ReplicaStarted, count=replicas)
             return
 
-        async def has_spoken() -> bool:
-            return bool(await subject.lines())
+        async def all_have() -> bool:
+            return len({line.replica for line in await subject.lines()}) == replicas
 
-        await eventually(has_spoken)
+        await eventually(all_have)
