@@ -1,12 +1,14 @@
 """A local service with its kubeconfig, and the unmodified Kubeflow Training SDK in an environment of its own."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from gangline.cli.kubeconfig import kubeconfig, write_kubeconfig
+from gangline.errors import NotFoundError
 from gangline.sdk import Client
 from gangline.sdk.embedded import EmbeddedTransport
 from tests.integration.kubeflow.training_sdk import sdk_environment
@@ -28,7 +30,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
     write_kubeconfig(kubeconfig(transport.settings.kubernetes_file, namespace="default"), place / "kubeconfig")
     yield LocalService(client=client, kubeconfig=place / "kubeconfig")
     for job in client.list(limit=None):
-        client.delete(job.id)
+        with suppress(NotFoundError):  # it was on its way out already
+            client.delete(job.id)
     client.close()
 
 
