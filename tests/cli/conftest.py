@@ -67,6 +67,7 @@ class Shell:
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """One user whose service runs through all the tests; job names keep the tests apart."""
     shell = Shell(tmp_path_factory.mktemp("user"))
+    shell.out("server", "start")
     yield shell
     shell.tear_down()
 

@@ -42,6 +42,15 @@ def host_is_killed_after(command: list[str], seconds: float) -> None:
         host.wait()
 
 
+async def nobody_is_active(subject: LocalSubject) -> None:
+    """Wait for the markers to go; each goes just after the keeper's record has told of the end."""
+
+    async def no_marker_is_left() -> bool:
+        return not list((subject.root / "active").iterdir())
+
+    await eventually(no_marker_is_left)
+
+
 async def test_a_host_killed_at_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> None:
     dice = random.Random(20)
     async with LocalSubject.over(tmp_path) as subject:
@@ -51,7 +60,7 @@ async def test_a_host_killed_at_random_moments_loses_and_repeats_nothing(tmp_pat
         await asyncio.to_thread(subprocess.run, command, cwd=REPOSITORY, timeout=60, check=True)
         runs = [(subject.root / f"jobs/job-{number}/results/runs").read_text() for number in range(GANGS)]
         assert runs == ["ran\n"] * GANGS
-        assert list((subject.root / "active").iterdir()) == []
+        await nobody_is_active(subject)
         tokens = [token_of(subject.attempt(f"job-{number}")) for number in range(GANGS)]
         assert not any(marked_processes(token) for token in tokens)
         assert not any(groups_of(subject.attempt(f"job-{number}")) for number in range(GANGS))
@@ -184,7 +193,7 @@ async def test_a_half_written_attempt_is_taken_down_when_it_is_not(
     await subject.engine.stop(gang.id, 1.0)
     await subject.news.wait_for(GangStopped)
     assert not subject.news.of(ReplicaStarted)
-    assert list((subject.root / "active").iterdir()) == []
+    await nobody_is_active(subject)
     await subject.engine.forget(gang.id.job_id)
     assert not (subject.root / "jobs/job-1").exists()
 
