@@ -110,5 +110,9 @@ class StorageError(GanglineError):
     """A store could not keep or return a record."""
 
 
+class StorageFullError(StorageError):
+    """There is no room for a record; nothing was changed."""
+
+
 class UnreadableRecordError(StorageError):
     """One record is damaged, or breaks the rules of this version; asking again will not help, others can be read."""

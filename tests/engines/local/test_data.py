@@ -5,11 +5,9 @@ import io
 import json
 import os
 import signal
-import subprocess
 import tarfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -306,65 +304,3 @@ async def test_code_that_is_not_here_is_said_to_be_missing(subject: LocalSubject
     (failed,) = await subject.news.wait_for(GangFailed)
     assert failed.permanent
     assert "submit the job again" in failed.message
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-def make_room(disk: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
-
-
-def fill(disk: Path) -> None:
-    with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
-        while file.write(bytes(4096)):
-            pass
-
-
-async def test_a_replica_outlives_a_full_disk_and_its_exit_is_not_missed(tiny_disk: Path) -> None:
-    async with LocalSubject.over(tiny_disk) as subject:
-        gang = await gang_of(
-            subject, 'yes | head -c 4000000; echo done > "$GO"; exit 5', env={"GO": str(tiny_disk.parent / "go")}
-        )
-        await subject.engine.run(gang)
-        await subject.news.wait_for(ReplicaStarted)
-
-        async def has_written_all() -> bool:
-            return (tiny_disk.parent / "go").exists()
-
-        await eventually(has_written_all)
-        # Room for all that may still be in the pipe: stamped, each of its short lines takes many times its size.
-        make_room(tiny_disk)
-        (exited,) = await subject.news.wait_for(ReplicaExited)
-        assert exited.exit_code == 5
-        assert json.loads((subject.attempt() / "state.json").read_text())["replicas"][0]["exit_code"] == 5
-        # The keeper may still be reading when room is made: the note stands where output was lost, not always last.
-        assert any("bytes of output were lost: No space left" in line.text for line in await subject.lines())
-
-
-async def test_an_exit_on_a_full_disk_is_told_once_there_is_room(tiny_disk: Path) -> None:
-    go = tiny_disk.parent / "go"
-    async with LocalSubject.over(tiny_disk) as subject:
-        gang = await gang_of(subject, 'while [ ! -e "$GO" ]; do sleep 0.02; done; exit 5', env={"GO": str(go)})
-        await subject.engine.run(gang)
-        await subject.news.wait_for(ReplicaStarted)
-        fill(tiny_disk)
-        go.touch()
-        draft = subject.attempt() / "state.json.draft"
-
-        async def has_tried_to_record() -> bool:
-            return draft.exists()
-
-        await eventually(has_tried_to_record)
-        make_room(tiny_disk)
-        (exited,) = await subject.news.wait_for(ReplicaExited)
-        assert exited.exit_code == 5

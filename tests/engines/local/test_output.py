@@ -2,13 +2,13 @@
 
 import os
 import resource
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gangline.engines.local.keeper.output import LINE_LIMIT, LogWriter, log_numbers
+from tests.disks import small_disk
 
 STAMP = b"2001-09-09T01:46:40.000000005Z"
 
@@ -110,14 +110,8 @@ def test_what_does_not_fit_is_counted_and_told_when_there_is_room(tmp_path: Path
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount")
-    place = tmp_path / "disk"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", place], check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    yield place
-    subprocess.run(["umount", place], check=True)
+    with small_disk(tmp_path / "disk", "256k") as disk:
+        yield disk
 
 
 def test_a_full_disk_loses_output_but_leaves_whole_lines(tiny_disk: Path) -> None:

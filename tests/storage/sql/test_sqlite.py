@@ -8,19 +8,20 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gangline.errors import StorageError
+from gangline.errors import StorageError, StorageFullError
 from gangline.model import JobId, Metric
 from gangline.storage.interface import JobPage, JobQuery
 from gangline.storage.sql import SqlStore, open_sqlite
 from gangline.storage.sql.sqlite import SqliteDatabase
 from gangline.testing.builders import make_job
 from gangline.testing.store_suite import make_metric, make_record
+from tests.disks import fill, small_disk
 
 WRITER = """
 import asyncio, sys
@@ -92,6 +93,47 @@ async def test_full_disk_loses_only_the_write_that_did_not_fit(path: Path, store
     await _limit_pages(store, 1_000_000)
     await store.save(job, [make_record()])
     assert len(await store.journal(job.id)) == 1
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", "80m") as disk:
+        yield disk
+
+
+async def test_on_a_full_disk_jobs_are_saved_and_removed_and_no_new_ones_taken(disk: Path) -> None:
+    path = disk / "gangline.db"
+    store = await open_sqlite(path)
+    jobs = [await store.create(make_job(job_id=f"{number}", name=f"job-{number}")) for number in range(10)]
+    fill(disk)
+    with pytest.raises(StorageFullError, match="the disk is full; delete jobs"):
+        await store.create(make_job(job_id="large", name="large"), [make_record("x" * 1_000_000)])
+    for _ in range(20):
+        jobs = [await store.save(job, [make_record("x" * 1000)]) for job in jobs]
+    for job in jobs:
+        await store.remove(job.id)
+    assert not path.with_name("gangline.db-reserve").exists()
+    await store.close()
+
+
+async def test_a_store_is_opened_again_on_a_full_disk(disk: Path) -> None:
+    path = disk / "gangline.db"
+    store = await open_sqlite(path)
+    job = await store.create(make_job())
+    await store.close()
+    fill(disk)
+    store = await open_sqlite(path)
+    await store.save(replace(job, failures=1))
+    assert (await store.get(job.id)).failures == 1
+    await store.close()
+
+
+async def test_room_is_set_aside_only_where_there_is_plenty(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "20m") as disk:
+        store = await open_sqlite(disk / "gangline.db")
+        await store.create(make_job())
+        await store.close()
+        assert [file.name for file in disk.iterdir()] == ["gangline.db"]
 
 
 async def _limit_pages(store: SqlStore, pages: int) -> None:

@@ -1,6 +1,7 @@
 """Where clients find the interface: a loopback port and a token, kept in the owner's home so that kubeconfigs last."""
 
 import json
+import logging
 import os
 import secrets
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from aiohttp import web
 from gangline.errors import GanglineError
 
 _HOST = "127.0.0.1"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,11 @@ async def open_door(runner: web.AppRunner, door: Door, file: Path, *, wanted_por
     else:
         opened = await _listen(runner, door.port or 0) or await _listen(runner, 0)
     found = Door(token=door.token, port=opened)
-    found.write(file)
+    if found != door:
+        try:
+            found.write(file)
+        except OSError as error:  # a full disk; everything else can be used, above all to delete jobs
+            _log.warning("kubeconfigs do not know of port %s: %s: %s", opened, file, error)
     return found
 
 

@@ -1,6 +1,8 @@
 """The local engine: the controller's side. It holds no truth of its own; everything it knows can be read again."""
 
 import asyncio
+import errno
+import logging
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -20,6 +22,10 @@ from gangline.lifecycle.events import GangFailed, GangStopped
 from gangline.model import Clean, Clock, Gang, GangId, JobId, Node, ReplicaId
 
 _METRIC_SECONDS = 0.25
+_DISK_SECONDS = 1.0
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+_log = logging.getLogger(__name__)
 
 
 class LocalEngine:
@@ -55,6 +61,8 @@ class LocalEngine:
         )
         self._links: dict[GangId, GangLink] = {}
         self._tasks: dict[GangId, asyncio.Task[None]] = {}
+        self._without_room: dict[GangId, asyncio.Task[None]] = {}
+        """Changes of living gangs that wait until the disk has room for the order."""
         self._news: asyncio.Queue[EngineEvent | Exception] = asyncio.Queue()
         self._watches: tuple[asyncio.Task[None], ...] = ()
         self._meter = UsageMeter(clock)
@@ -66,6 +74,7 @@ class LocalEngine:
     async def run(self, gang: Gang) -> None:
         """Write the order, and have a keeper carry it out."""
         self._recover()
+        self._withdraw(gang.id)
         parts = {part.node.name: part for part in await self._parts()}
         link = self._links.get(gang.id)
         if (link or self._glance(gang.id)).stopped:
@@ -80,6 +89,11 @@ class LocalEngine:
         try:
             order = self._order_writer.write(gang, known=link.order if link else None, nodes=parts, others=others)
         except (EngineError, OSError) as error:
+            if link is not None and isinstance(error, OSError) and error.errno in _NO_ROOM:
+                # What lives goes on as it is.
+                _log.warning("the order of attempt %s waits for room on the disk: %s", gang.id, error)
+                self._without_room[gang.id] = asyncio.create_task(self._run_later(gang))
+                return
             job_id, attempt = gang.id
             self._news.put_nowait(
                 GangFailed(
@@ -105,6 +119,7 @@ class LocalEngine:
     async def stop(self, gang_id: GangId, grace_seconds: float, *, clean: Clean = Clean.ALL) -> None:
         """Have the keeper stop everything; what is stopped already is told again."""
         self._recover()
+        self._withdraw(gang_id)
         if (link := self._links.get(gang_id)) and not link.stopped:
             link.stop(grace_seconds)
         elif not self._glance(gang_id).look():
@@ -153,7 +168,7 @@ class LocalEngine:
 
     async def close(self) -> None:
         """Let go of everything in this process; gangs go on without it, and the next engine finds them."""
-        tasks = [*self._tasks.values(), *self._watches]
+        tasks = [*self._tasks.values(), *self._without_room.values(), *self._watches]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -189,6 +204,16 @@ class LocalEngine:
         link = self._links[gang_id] = self._glance(gang_id)
         self._tasks[gang_id] = asyncio.create_task(self._serve(link), name=f"gang {gang_id}")
         return link
+
+    async def _run_later(self, gang: Gang) -> None:
+        await asyncio.sleep(_DISK_SECONDS)
+        del self._without_room[gang.id]
+        if gang.id in self._links:
+            await self.run(gang)
+
+    def _withdraw(self, gang_id: GangId) -> None:
+        if waiting := self._without_room.pop(gang_id, None):
+            waiting.cancel()
 
     async def _serve(self, link: GangLink) -> None:
         try:

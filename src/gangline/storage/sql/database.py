@@ -42,6 +42,10 @@ class Session(Protocol):
         """Keep other processes from migrating until the transaction ends."""
         ...
 
+    def make_room(self) -> None:
+        """Give up room that was set aside, after a StorageFullError and before one more try."""
+        ...
+
     def close(self) -> None:
         """End the connection."""
         ...

@@ -4,22 +4,23 @@
 the last moments but never damages the file. ``FULL`` was refused: it costs a disk flush for every change of phase.
 """
 
+import errno
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gangline.errors import StorageError
+from gangline.errors import StorageError, StorageFullError
 from gangline.storage.sql.database import Database, Parameter, Row, Session
+from gangline.storage.sql.reserve import Reserve
 
 _BUSY_SECONDS = 30.0
 _SWITCH_ATTEMPTS = 100
-_PRAGMAS = (
-    "synchronous = NORMAL",
-    "foreign_keys = ON",
-    # Flushing the log into the file after 32 MB rather than 4 MB doubles the rate of writes.
-    "wal_autocheckpoint = 8000",
-)
+_LONG_LOG = "wal_autocheckpoint = 8000"
+"""Flushing the log into the file after 32 MB rather than 4 MB doubles the rate of writes."""
+_SHORT_LOG = "wal_autocheckpoint = 100"
+"""On a full disk the log must not take what little room there is."""
+_PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON", _LONG_LOG)
 
 
 class SqliteDatabase:
@@ -30,10 +31,18 @@ class SqliteDatabase:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._reserve = Reserve(path.with_name(f"{path.name}-reserve"))
         self.location = str(path)
 
     def connect(self) -> Session:
         """Open a new connection."""
+        try:
+            return self._connect()
+        except StorageFullError:
+            self._reserve.release()
+            return self._connect()
+
+    def _connect(self) -> Session:
         with _translated(self.location):
             # Jobs carry their environment, which may hold secrets; SQLite gives its side files the same mode.
             self._path.touch(mode=0o600)
@@ -48,7 +57,7 @@ class SqliteDatabase:
             except BaseException:
                 connection.close()
                 raise
-        return SqliteSession(connection, self.location)
+        return SqliteSession(connection, self.location, self._reserve)
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
@@ -74,9 +83,10 @@ class SqliteSession:
     broken = False
     share_lock = ""
 
-    def __init__(self, connection: sqlite3.Connection, location: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, location: str, reserve: Reserve) -> None:
         self._connection = connection
         self._location = location
+        self._reserve = reserve
 
     def query(self, sql: str, parameters: Sequence[Parameter] = ()) -> Sequence[Row]:
         """Run one statement and return its rows."""
@@ -105,9 +115,18 @@ class SqliteSession:
             if self._connection.in_transaction:
                 self.change("ROLLBACK")
             raise
+        if self._reserve.keep():
+            self.query(f"PRAGMA {_LONG_LOG}")
 
     def lock_schema(self) -> None:
         """The write lock of the transaction is enough."""
+
+    def make_room(self) -> None:
+        """Let go of the reserve, and have the next changes go where the log of earlier ones was."""
+        self._reserve.release()
+        with suppress(StorageError):
+            self.query(f"PRAGMA {_SHORT_LOG}")
+            self.query("PRAGMA wal_checkpoint(RESTART)")
 
     def close(self) -> None:
         """Close the file."""
@@ -121,7 +140,17 @@ def _translated(location: str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError, OverflowError, UnicodeError) as error:
+        if _tells_of_a_full_disk(error):
+            raise StorageFullError(
+                f"{location}: the disk is full; delete jobs (gangline prune removes all that are finished)"
+            ) from error
         raise StorageError(f"{location}: {error}") from error
+
+
+def _tells_of_a_full_disk(error: Exception) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 _conforms: type[Database] = SqliteDatabase

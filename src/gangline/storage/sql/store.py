@@ -40,7 +40,7 @@ class SqlStore:
 
     async def save(self, job: Job, records: Sequence[Record] = ()) -> Job:
         """Replace a job; see Store."""
-        return await self._threads.write(job_rows.save, job, records)
+        return await self._threads.insist(job_rows.save, job, records)
 
     async def get(self, job_id: JobId) -> Job:
         """Return a job; see Store."""
@@ -66,7 +66,7 @@ class SqlStore:
 
     async def remove(self, job_id: JobId) -> None:
         """Remove a job; see Store."""
-        await self._threads.write(job_rows.remove, job_id)
+        await self._threads.insist(job_rows.remove, job_id)
 
     async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
         """Return the job's records; see Store."""
@@ -100,7 +100,7 @@ class SqlStore:
 
     async def save_sweep(self, sweep: Sweep) -> Sweep:
         """Replace a sweep; see Store."""
-        return await self._threads.write(sweep_rows.save, sweep)
+        return await self._threads.insist(sweep_rows.save, sweep)
 
     async def sweeps(self, tenant: Tenant | None = None) -> Sequence[Sweep]:
         """Return sweeps; see Store."""
@@ -108,7 +108,7 @@ class SqlStore:
 
     async def remove_sweep(self, tenant: Tenant, name: str) -> None:
         """Remove a sweep; see Store."""
-        await self._threads.write(sweep_rows.remove, tenant, name)
+        await self._threads.insist(sweep_rows.remove, tenant, name)
 
     async def close(self) -> None:
         """Finish what was begun, then end threads and connections."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
+from gangline.errors import StorageFullError
 from gangline.storage.sql.database import Database, Session
 
 Arguments = ParamSpec("Arguments")
@@ -41,6 +42,19 @@ class SessionThreads:
                 return work(session, *args, **kwargs)
 
         return await asyncio.get_running_loop().run_in_executor(self._writers, transact)
+
+    async def insist(
+        self,
+        work: Callable[Concatenate[Session, Arguments], Result],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result:
+        """Do work that goes on with what exists, or removes it: on a full disk it is given the room set aside."""
+        try:
+            return await self.write(work, *args, **kwargs)
+        except StorageFullError:
+            await asyncio.get_running_loop().run_in_executor(self._writers, lambda: self._session().make_room())
+            return await self.write(work, *args, **kwargs)
 
     async def read(
         self,
