@@ -43,9 +43,47 @@ def test_a_line_that_arrives_in_parts_is_written_once(tmp_path: Path) -> None:
     assert content(tmp_path).splitlines()[-1] == STAMP + b" stdout F d"
 
 
+def texts(directory: Path) -> list[bytes]:
+    return [entry.split(b" ", 3)[3] for entry in content(directory).splitlines()]
+
+
+def test_a_progress_bar_is_shown_once_a_second_and_at_its_end(tmp_path: Path) -> None:
+    millis = 0
+    writer = LogWriter(str(tmp_path), "worker-0", file_bytes=1 << 20, file_count=4, clock_ns=lambda: millis * 1_000_000)
+    for percent in range(101):
+        millis = 40 * percent
+        writer.feed("stderr", b"\rtraining: %3d%%" % percent)
+    assert texts(tmp_path) == [b"training: %3d%%" % percent for percent in (0, 25, 50, 75, 100)]
+    writer.feed("stderr", b"\rtraining: done\nnext\n")
+    assert texts(tmp_path)[5:] == [b"training: done", b"next"]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "seen"),
+    [
+        pytest.param([b"10%\r", b"20%\r", b"\n"], [b"10%", b"20%"], id="a bar that returns after each state"),
+        pytest.param([b"\r10%", b"\r20%\n"], [b"10%", b"20%"], id="a bar that returns before each state"),
+        pytest.param([b"\r10%\r20%\r100%\nend\n"], [b"100%", b"end"], id="a whole bar at once"),
+        pytest.param([b"one\r\ntwo\r\n"], [b"one", b"two"], id="lines that end as on Windows"),
+        pytest.param([b"one\r", b"\ntwo\n"], [b"one", b"two"], id="such a line in two parts"),
+        pytest.param([b"\r50%", b"\r   \rmessage\n"], [b"50%", b"message"], id="a bar that gives way to a message"),
+        pytest.param([b"\r50%"], [b"50%"], id="a bar that never ended"),
+        pytest.param([b"\r50%", b" of 9"], [b"50%", b"50% of 9"], id="a bar that grew and never ended"),
+    ],
+)
+def test_a_line_that_is_drawn_over_is_kept_as_a_terminal_shows_it(
+    tmp_path: Path, chunks: list[bytes], seen: list[bytes]
+) -> None:
+    writer = writer_in(tmp_path)
+    for chunk in chunks:
+        writer.feed("stdout", chunk)
+    writer.close()
+    assert texts(tmp_path) == seen
+
+
 @pytest.mark.parametrize("chunk", [1000, LINE_LIMIT, 1 << 20])
 def test_a_long_line_is_written_in_pieces(tmp_path: Path, chunk: int) -> None:
-    text = os.urandom(3 * LINE_LIMIT).replace(b"\n", b" ") + b"end"
+    text = os.urandom(4 * LINE_LIMIT).translate(None, b"\r\n")[: 3 * LINE_LIMIT] + b"end"
     writer = writer_in(tmp_path)
     data = b"before\n" + text + b"\nafter\n"
     for start in range(0, len(data), chunk):
@@ -58,8 +96,8 @@ def test_a_long_line_is_written_in_pieces(tmp_path: Path, chunk: int) -> None:
 
 def test_bytes_that_are_not_text_are_kept_as_they_are(tmp_path: Path) -> None:
     writer = writer_in(tmp_path)
-    writer.feed("stdout", b"\xff\x00\x80\r\n")
-    assert content(tmp_path) == STAMP + b" stdout F \xff\x00\x80\r\n"
+    writer.feed("stdout", b"\xff\x00\x80\n")
+    assert content(tmp_path) == STAMP + b" stdout F \xff\x00\x80\n"
 
 
 def test_the_newest_files_are_kept_and_none_is_larger_than_allowed(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ def parse(raw: bytes) -> tuple[Timestamp, str]:
     # The kubelet writes nanoseconds, Python reads microseconds.
     whole, _, rest = stamp.rstrip("Z").partition(".")
     moment = datetime.fromisoformat(f"{whole}.{rest[:6]:0<6}+00:00")
-    return Timestamp(moment.timestamp()), text
+    # Of a line that was drawn over, as progress bars are, a terminal shows what was drawn last.
+    return Timestamp(moment.timestamp()), text.rstrip("\r").rpartition("\r")[2]
 
 
 def metric_of(line: LogLine, job_id: JobId) -> Metric | None:

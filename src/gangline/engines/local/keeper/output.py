@@ -2,6 +2,7 @@
 
 One line is ``<time> <stdout|stderr> <F|P> <text>``; P marks a piece of a line that goes on in the next entry of the
 same stream. Lines are stamped by the chunk they arrived in: stamping each on its own would cost more than writing it.
+A line that is drawn over, as progress bars are, is kept as a terminal would show it: once a second, and at its end.
 Files are numbered upwards and never renamed, so a reader follows by counting.
 """
 # ruff: noqa: PTH108, PTH208  -- pathlib would cost the keeper a fifth of its start
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 
 LINE_LIMIT = 16 * 1024
+REDRAW_NANOS = 1_000_000_000
 STREAMS = ("stdout", "stderr")
 
 
@@ -31,6 +33,9 @@ class LogWriter:
         self._second = -1
         self._second_text = ""
         self._pending = dict.fromkeys(STREAMS, b"")
+        self._drawn: dict[str, bytes] = {}
+        """What was last written of a line that is being drawn over."""
+        self._drawn_at = dict.fromkeys(STREAMS, -REDRAW_NANOS)
         self._lost_bytes = 0
         self._lost_reason = ""
         self._number = 0
@@ -46,9 +51,14 @@ class LogWriter:
         """Write what arrived; an unfinished last line waits for its end."""
         data = self._pending[stream] + data
         cut = data.rfind(b"\n") + 1
-        rest = data[cut:]
+        lines, rest = data[:cut], data[cut:]
         whole, part = self._heads(stream)
-        entries = _stamp(data[: cut - 1], whole, part) if cut else b""
+        if b"\r" in data or stream in self._drawn:
+            lines = self._as_seen(stream, lines)
+        entries = _stamp(lines[:-1], whole, part) if lines else b""
+        if b"\r" in rest:
+            entries += self._redrawn(stream, rest, whole)
+            rest = _seen(rest) + b"\r" * rest.endswith(b"\r")
         while len(rest) > LINE_LIMIT:
             entries += part + rest[:LINE_LIMIT] + b"\n"
             rest = rest[LINE_LIMIT:]
@@ -59,14 +69,30 @@ class LogWriter:
     def close(self) -> None:
         """Write unfinished lines and the count of what was lost, and let go of the file."""
         for stream in STREAMS:
-            rest, self._pending[stream] = self._pending[stream], b""
-            if rest:
-                self._write(self._heads(stream)[0] + rest + b"\n")
+            if self._pending[stream]:
+                self.feed(stream, b"\n")
         if self._lost_bytes:
             self._write(b"")
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def _as_seen(self, stream: str, lines: bytes) -> bytes:
+        """Return whole lines as a terminal would show them, without a first one that was written already."""
+        if not lines:
+            return lines
+        seen = [_seen(line) for line in lines.split(b"\n")]
+        if seen[0] == self._drawn.pop(stream, None):
+            del seen[0]
+        return b"\n".join(seen)
+
+    def _redrawn(self, stream: str, rest: bytes, whole: bytes) -> bytes:
+        """Return the entry for a line that is being drawn over, if it is time to show it again."""
+        seen, now = _seen(rest), self._clock_ns()
+        if not seen or seen == self._drawn.get(stream) or now - self._drawn_at[stream] < REDRAW_NANOS:
+            return b""
+        self._drawn[stream], self._drawn_at[stream] = seen, now
+        return whole + seen + b"\n"
 
     def _heads(self, stream: str) -> tuple[bytes, bytes]:
         """Return how a whole line and a piece of one begin, now."""
@@ -148,6 +174,12 @@ def log_numbers(directory: str, name: str) -> list[int]:
         return []  # the job is being deleted while somebody reads
     names = [entry for entry in entries if entry.startswith(prefix) and entry.endswith(suffix)]
     return sorted(int(entry[len(prefix) : -len(suffix)]) for entry in names)
+
+
+def _seen(line: bytes) -> bytes:
+    """Return what is to be seen of a line in the end: what follows its last carriage return."""
+    line = line.rstrip(b"\r")
+    return line[line.rfind(b"\r") + 1 :]
 
 
 def _stamp(lines: bytes, whole: bytes, part: bytes) -> bytes:
