@@ -59,7 +59,9 @@ def next_event(job: Job, at: Timestamp, draw: Draw) -> e.Event:
         lambda: e.ReplicaLost(**one),
         lambda: e.GangStopped(**news),
         lambda: e.GangStopped(**news),
-        lambda: e.GangFailed(**news, reason="R", message="m", permanent=bool(draw(st.integers(0, 1)))),
+        lambda: e.GangFailed(
+            **news, reason="R", message="m", permanent=draw(st.booleans()), blameless=draw(st.booleans())
+        ),
         lambda: e.OutputsStored(**news),
         lambda: e.DownloadStarted(**news),
         lambda: e.HaltRequested(**plain),

@@ -400,6 +400,16 @@ def test_a_gang_that_cannot_ever_start_is_not_retried() -> None:
     assert step(job, hopeless).phase is P.FAILED
 
 
+def test_a_gang_that_could_not_start_for_no_fault_of_its_own_tries_again_for_nothing() -> None:
+    job = make_running_job(make_spec(policy=Policy(max_attempts=1, backoff_seconds=2)))
+    refused = e.GangFailed(
+        job_id=job.id, at=Timestamp(START), attempt=1, reason="QuotaExceeded", message="too many pods", blameless=True
+    )
+    waiting = step(job, refused)
+    assert (waiting.phase, waiting.reason, waiting.message) == (P.RESTARTING, "QuotaExceeded", "too many pods")
+    assert (waiting.failures, waiting.retry_at) == (0, START + 2)
+
+
 def test_a_job_may_be_submitted_halted() -> None:
     job = new_job(JobId("job-1"), make_spec(), START, halted=True)
     check_invariants(job)

@@ -150,11 +150,15 @@ class OutputsStored(GangEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangFailed(GangEvent):
-    """The engine could not start the gang or move its data. ``permanent``: another try would end the same."""
+    """The engine could not start the gang or move its data.
+
+    ``permanent``: another try would end the same. ``blameless``: nothing is wrong with the job, another try is free.
+    """
 
     reason: str
     message: str
     permanent: bool = False
+    blameless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,8 @@ def gang_failed(job: Job, event: GangFailed) -> Outcome:
     """The engine could not start the gang."""
     if event.permanent:
         return end(job, Phase.FAILED, event, reason=event.reason, message=event.message, exit_code=1)
+    if event.blameless:
+        return _restart(job, event, reason=event.reason, message=event.message, tries=job.attempt)
     return _retry_or_fail(job, event, reason=event.reason, message=event.message, exit_code=1)
 
 

@@ -103,5 +103,5 @@ async def test_a_gang_that_cannot_be_begun_on_a_full_disk_says_why(disk: Path) -
         fill(disk)
         await subject.engine.run(gang)
         (failed,) = await subject.news.wait_for(GangFailed)
-        assert (failed.reason, failed.permanent) == ("CannotStart", False)
+        assert (failed.reason, failed.permanent, failed.blameless) == ("CannotStart", False, True)
         assert "No space left on device" in failed.message

@@ -6,7 +6,7 @@ import pytest
 
 from gangline.kube import Resource
 from gangline.kube.objects import GenericObject
-from gangline.model import Phase, Policy, RoleSpec
+from gangline.model import Phase, Policy, ReplicaState, RoleSpec
 from gangline.testing.builders import make_role
 from gangline.testing.cluster import BUSYBOX
 from tests.integration.kubernetes.subject import SMALL
@@ -68,12 +68,28 @@ async def test_a_bad_job_fails_with_its_reason(world: World, role: RoleSpec, wan
     assert await world.pods() == []
 
 
-async def test_a_quota_refuses_the_gang_whole(world: World) -> None:
+async def test_a_gang_that_a_quota_refuses_waits_whole_and_starts_when_there_is_room(world: World) -> None:
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}}
     await world.client.create(QUOTAS, quota, namespace=world.namespace)
     job_id = await world.submit(shell(SERVE, replicas=3), policy=ONE_TRY)
-    job = await world.phase(job_id, Phase.FAILED)
-    assert job.reason == "QuotaExceeded"
+    job = await world.until(job_id, lambda job: job.phase is Phase.RESTARTING and not job.holding)
+    assert (job.reason, job.failures) == ("QuotaExceeded", 0)
     assert "exceeded quota: small" in job.message
-    await world.until(job_id, lambda job: not job.holding)
     assert await world.pods() == []
+    await world.client.delete(QUOTAS, "small", namespace=world.namespace)
+    await world.phase(job_id, Phase.PROCESSING)
+
+
+async def test_a_gang_that_may_not_grow_for_a_quota_goes_on_as_it_is(world: World) -> None:
+    quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}}
+    await world.client.create(QUOTAS, quota, namespace=world.namespace)
+    job_id = await world.submit(shell(SERVE, replicas=1, minimum=1, maximum=2), policy=ONE_TRY)
+    await world.phase(job_id, Phase.PROCESSING)
+    (before,) = await world.pods()
+    await world.scale(job_id, worker=2)
+    await world.until(job_id, lambda job: len(job.replicas) == 2)
+    (after,) = await world.pods()
+    assert after.metadata.uid == before.metadata.uid
+    assert (await world.store.get(job_id)).phase is Phase.PROCESSING
+    await world.client.delete(QUOTAS, "small", namespace=world.namespace)
+    await world.until(job_id, lambda job: all(each.state is ReplicaState.RUNNING for each in job.replicas))

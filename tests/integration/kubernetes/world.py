@@ -11,8 +11,8 @@ from gangline.engines.kubernetes import KubernetesEngine
 from gangline.errors import NotFoundError
 from gangline.kube import PODS, KubeClient, Pod
 from gangline.lifecycle import Event
-from gangline.lifecycle.events import CancelRequested, DeleteRequested, HaltRequested
-from gangline.model import Job, JobId, JobSpec, Phase, Policy, Resources, RoleSpec, Tenant
+from gangline.lifecycle.events import CancelRequested, DeleteRequested, HaltRequested, ScaleRequested
+from gangline.model import Job, JobId, JobSpec, Phase, Policy, Resources, RoleName, RoleSpec, Tenant
 from gangline.scheduling import DEFAULT_POLICIES, Policies
 from gangline.storage.interface import Store
 from gangline.storage.kubernetes import KubernetesStore
@@ -105,6 +105,11 @@ class World:
         """Ask for something as a user would."""
         assert kind in (CancelRequested, DeleteRequested, HaltRequested)
         self.controller.hear(kind(job_id=job_id, at=self.clock.now()))
+
+    async def scale(self, job_id: JobId, **scale: int) -> None:
+        """Ask for so many replicas of roles, by name."""
+        wanted = {RoleName(role): count for role, count in scale.items()}
+        self.controller.hear(ScaleRequested(job_id=job_id, at=self.clock.now(), scale=wanted))
 
     async def until(self, job_id: JobId, condition: Callable[[Job], bool], seconds: float = PATIENCE_SECONDS) -> Job:
         """Wait until the record looks as the condition says; fails with the job's history."""

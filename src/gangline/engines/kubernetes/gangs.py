@@ -24,6 +24,8 @@ class GangState:
     prepared: bool = False
     deferred: bool = False
     """Whether replicas were left out of the last launch until their peers run."""
+    refused: bool = False
+    """Whether replicas of a gang that runs wait because the cluster would not have them yet."""
     stock: Stock | None = None
     """The files that travel with the job, once they were found."""
     created: set[ReplicaKey] = field(default_factory=set)

@@ -4,6 +4,9 @@ Every order may come again, and may find that an earlier life of the engine did 
 told through ``reporting``; nothing is returned.
 """
 
+import asyncio
+import logging
+
 from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.claims import claims_of_gang
 from gangline.engines.kubernetes.errands import Errands, insistently
@@ -24,6 +27,10 @@ from gangline.engines.kubernetes.watch import ClusterView
 from gangline.kube import Pod
 from gangline.lifecycle.events import GangStopped, OutputsStored
 from gangline.model import Clean, Clock, Gang, GangId, GangReplica, ReplicaId
+
+_REFUSED_SECONDS = 15.0
+
+_log = logging.getLogger(__name__)
 
 
 class Orders:
@@ -68,8 +75,10 @@ class Orders:
                 else:
                     await self._launch(state, gang)
             except RefusedError as error:
-                refusal = error.refusal
-                self._reporter.fail(state, refusal.reason, refusal.message, permanent=refusal.permanent)
+                if error.refusal.blameless and any(replica.started for replica in gang.replicas):
+                    self._try_later(state, error)  # what runs goes on, what is new waits
+                else:
+                    self._reporter.fail(state, error.refusal)
 
     def finish(self, state: GangState, gang: Gang) -> None:
         """Begin to stop what still runs and to store the outputs."""
@@ -105,6 +114,19 @@ class Orders:
     async def _launch_rest(self, state: GangState) -> None:
         while state.deferred and await until_workers_reachable(state, self._view):
             await insistently(lambda: self.run(state))
+
+    def _try_later(self, state: GangState, error: RefusedError) -> None:
+        if state.refused:
+            return
+        _log.warning("attempt %s waits with the replicas that are new: %s", state.gang_id, error)
+        state.refused = True
+
+        async def run_again() -> None:
+            await asyncio.sleep(_REFUSED_SECONDS)
+            state.refused = False
+            await insistently(lambda: self.run(state))
+
+        self._errands.spawn(run_again(), name=f"growth of {state.gang_id}")
 
     def _adopt(self, state: GangState, gang: Gang) -> None:
         unheard = {} if state.ordered else dict(self._view.pods_of(gang.id))
@@ -171,7 +193,7 @@ class Orders:
 
         await insistently(store)
         if failure is not None and state.taking_down is None:
-            self._reporter.fail(state, failure.reason, failure.message, permanent=failure.permanent)
+            self._reporter.fail(state, failure)
         return failure is None
 
     async def _take_down(self, state: GangState, grace_seconds: float, clean: Clean) -> None:

@@ -11,11 +11,12 @@ _DENIALS = (("admission webhook", "denied the request"), ("ValidatingAdmissionPo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """One refusal. ``permanent``: the same request would be refused again."""
+    """One refusal. ``permanent``: the same request would be refused again; ``blameless``: others are in the way."""
 
     reason: str
     message: str
     permanent: bool
+    blameless: bool = False
 
 
 class RefusedError(EngineError):
@@ -42,7 +43,7 @@ def refusal_of(error: ApiError) -> Refusal | None:
 
 def _forbidden(text: str) -> Refusal:
     if "exceeded quota" in text:
-        return Refusal(reason="QuotaExceeded", message=text, permanent=False)
+        return Refusal(reason="QuotaExceeded", message=text, permanent=False, blameless=True)
     if "violates PodSecurity" in text:
         return Refusal(reason="PodSecurityViolation", message=text, permanent=True)
     if "is being terminated" in text:

@@ -6,6 +6,7 @@ what else must be done about it, is decided here. It orders nothing but the end 
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from gangline.engines.kubernetes.capacity import pod_requests
 from gangline.engines.kubernetes.errands import Errands, insistently
@@ -15,6 +16,7 @@ from gangline.engines.kubernetes.listening import Listener
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.news import Circumstances, pod_news, refused_by_node, replica_lost
 from gangline.engines.kubernetes.outbox import Outbox
+from gangline.engines.kubernetes.refusals import Refusal
 from gangline.engines.kubernetes.removal import Remover, may_outlive
 from gangline.engines.kubernetes.starts import Starts
 from gangline.engines.kubernetes.stuck import stuck_reason
@@ -103,7 +105,7 @@ class Reporter:
         if state.first(key, "ended"):
             self._outbox.tell(replica_lost(key, "its pod is gone", at=self._clock.now()))
 
-    def fail(self, state: GangState, reason: str, message: str, *, permanent: bool = False) -> None:
+    def fail(self, state: GangState, refusal: Refusal) -> None:
         """Report that a gang cannot be had as it was ordered."""
         if state.first(None, "failed"):
             state.changed.set()
@@ -113,9 +115,10 @@ class Reporter:
                     job_id=job_id,
                     at=self._clock.now(),
                     attempt=attempt,
-                    reason=reason,
-                    message=message,
-                    permanent=permanent,
+                    reason=refusal.reason,
+                    message=refusal.message,
+                    permanent=refusal.permanent,
+                    blameless=refusal.blameless,
                 )
             )
 
@@ -140,7 +143,7 @@ class Reporter:
                         continue
                     reason = await stuck_reason(self._client, pod, now=self._clock.now())
                     if reason is not None:
-                        self.fail(state, reason.reason, f"{key.replica}: {reason.message}")
+                        self.fail(state, replace(reason, message=f"{key.replica}: {reason.message}"))
 
     def _foreign_changed(self, key: ReplicaKey, pod: Pod, *, gone: bool) -> None:
         state = self._gangs.state(key.gang_id)
@@ -151,7 +154,8 @@ class Reporter:
     def _tell_if_new(self, state: GangState, key: ReplicaKey, pod: Pod, event: GangEvent, *, readable: bool) -> None:
         match event:
             case GangFailed():
-                self.fail(state, event.reason, event.message, permanent=event.permanent)
+                refusal = Refusal(reason=event.reason, message=event.message, permanent=event.permanent)
+                self.fail(state, refusal)
             case DownloadStarted():
                 if state.first(None, "downloading"):
                     self._outbox.tell(event)

@@ -89,7 +89,8 @@ class LocalEngine:
         try:
             order = self._order_writer.write(gang, known=link.order if link else None, nodes=parts, others=others)
         except (EngineError, OSError) as error:
-            if link is not None and isinstance(error, OSError) and error.errno in _NO_ROOM:
+            no_room = isinstance(error, OSError) and error.errno in _NO_ROOM
+            if link is not None and no_room:
                 # What lives goes on as it is.
                 _log.warning("the order of attempt %s waits for room on the disk: %s", gang.id, error)
                 self._without_room[gang.id] = asyncio.create_task(self._run_later(gang))
@@ -103,6 +104,7 @@ class LocalEngine:
                     reason="CannotStart",
                     message=str(error),
                     permanent=isinstance(error, NoCommandError),
+                    blameless=no_room,
                 )
             )
             return

@@ -32,6 +32,7 @@ def news_of(gang_id: GangId, record: AttemptRecord) -> Iterator[GangEvent]:
             reason=record.failure.reason,
             message=record.failure.message,
             permanent=record.failure.permanent,
+            blameless=record.failure.blameless,
         )
     if record.outputs is Stage.DONE and record.outputs_at is not None:
         yield OutputsStored(job_id=job_id, at=Timestamp(record.outputs_at), attempt=attempt)

@@ -78,6 +78,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     message: str
     permanent: bool
+    blameless: bool = False
     at: float
 
 

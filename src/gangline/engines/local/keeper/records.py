@@ -146,10 +146,11 @@ class AttemptRecord:
             os.fsync(file.fileno())
         os.replace(draft, self._path)
 
-    def fail(self, reason: str, message: str, *, permanent: bool = False) -> None:
+    def fail(self, reason: str, message: str, *, permanent: bool = False, blameless: bool = False) -> None:
         """Note that the gang cannot go on; the first reason stands."""
         if self.failure is None:
-            self.failure = {"reason": reason, "message": message, "permanent": permanent, "at": wall_clock()}
+            judgement = {"permanent": permanent, "blameless": blameless}
+            self.failure = {"reason": reason, "message": message, **judgement, "at": wall_clock()}
 
 
 def boot_id() -> str:

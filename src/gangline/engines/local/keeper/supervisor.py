@@ -135,7 +135,8 @@ class Keeper:
         if not self._save():
             for replica in replicas:
                 del self._record.replicas[replica.name]
-            self._record.fail("DiskFull", "the start could not be recorded: no space on the disk of the data directory")
+            message = "the start could not be recorded: no space on the disk of the data directory"
+            self._record.fail("DiskFull", message, blameless=True)
             return
         launches = [
             launch.Launch(replica, self._scratch(replica.name), self._record.replicas[replica.name].cgroup)
