@@ -30,9 +30,9 @@ test-machine: setup
 test-kubernetes: setup
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m "kubernetes and not alone"
 
-# What stops parts of its cluster or changes the whole of it, one test after the other.
+# What stops parts of its cluster or changes the whole of it: two clusters, on each one test after the other.
 test-alone: setup
-	$(BIN)/python -m pytest -m "kubernetes and alone"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --own-clusters -m "kubernetes and alone"
 
 # Trains with the real TensorFlow, PyTorch, JAX and MPI in an environment of their own (7 GB, announced, made once).
 test-frameworks: setup

@@ -45,9 +45,14 @@ class ClusterUnderTest:
         return self.machines
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let tests that change the whole of a cluster run side by side."""
+    parser.addoption("--own-clusters", action="store_true", help="every process of the run starts a cluster of its own")
+
+
 @pytest.fixture(scope="session")
 def kubernetes_cluster(request: pytest.FixtureRequest) -> Iterator[ClusterUnderTest]:
-    """A real cluster for the whole run, shared by the run's processes."""
+    """A real cluster for the whole run, shared by the run's processes unless ``--own-clusters`` is given."""
     named = os.environ.get("GANGLINE_TEST_KUBECONFIG")
     if named:
         yield ClusterUnderTest(Path(named), None)
@@ -115,6 +120,8 @@ def _start(config: pytest.Config) -> "Cluster":
 
     began = time.monotonic()
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")[:12]
+    if config.getoption("own_clusters"):
+        run = f"{run}-{os.environ.get('PYTEST_XDIST_WORKER', '')}"
     with _skipped_where_unsupported():
         cluster = sharing.acquire(run, lambda line: _tell(config, line))
     _tell(config, f"Kubernetes cluster up after {time.monotonic() - began:.1f} s")
