@@ -138,7 +138,8 @@ async def close_engine(engine: Engine) -> None:
 
 
 def serve_forever(settings: Settings, *, ready: Callable[[], None] | None = None) -> None:
-    """Run the service in this process until SIGTERM or SIGINT."""
+    """Run the service in this process, with its log on standard error, until SIGTERM or SIGINT."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     async def main() -> None:
         stop = asyncio.Event()

@@ -71,7 +71,7 @@ def start_service(settings: Settings) -> int:
     with os.fdopen(ours, "rb", buffering=0) as news, settings.log_file.open("ab") as log:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gangline.cli.main", "server", "run", "--ready-fd", str(theirs)],
+                [sys.executable, "-m", "gangline.compose", str(theirs)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -158,6 +158,7 @@ def _processes_of(home: Path) -> list[int]:
         with suppress(OSError):
             command = (entry / "cmdline").read_bytes()
             environment = (entry / "environ").read_bytes()
-            if b"gangline.cli.main" not in command and str(home / "jobs").encode() in command + environment:
+            ours = any(part in command for part in (b"gangline.cli", b"gangline.compose"))
+            if not ours and str(home / "jobs").encode() in command + environment:
                 found.append(int(entry.name))
     return found

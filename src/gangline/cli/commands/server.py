@@ -1,8 +1,5 @@
 """``gangline server``."""
 
-import contextlib
-import os
-
 import click
 
 from gangline.cli import terminal
@@ -59,24 +56,12 @@ def status() -> int:
 
 
 @command.command("run")
-@click.option("--ready-fd", type=int, hidden=True, help="Write one byte to this descriptor when requests are answered.")
-def run(ready_fd: int | None) -> None:
+def run() -> None:
     """Run the service in this process until it is interrupted."""
-    import logging
-
     # The service itself: heavy, and needed by no other command.
     from gangline.compose import serve_forever
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-
-    def ready() -> None:
-        if ready_fd is not None:
-            # Whoever started us may have gone; the service serves all the same.
-            with contextlib.suppress(BrokenPipeError):
-                os.write(ready_fd, b"1")
-            os.close(ready_fd)
-
-    serve_forever(Settings.load(), ready=ready)
+    serve_forever(Settings.load())
 
 
 @command.command("logs")
