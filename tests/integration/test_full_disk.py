@@ -12,7 +12,7 @@ from gangline.sdk.embedded import EmbeddedTransport
 from gangline.testing.client_suite import make_command
 from tests.disks import fill, small_disk
 
-GREEDY = "for _ in $(seq 3000); do cat /dev/zero >> $CHECKPOINT_DIR/greed; sleep 0.01; done 2> /dev/null"
+GREEDY = "timeout 60 sh -c 'while true; do cat /dev/zero >> $CHECKPOINT_DIR/greed; done' 2> /dev/null"
 
 
 @pytest.fixture

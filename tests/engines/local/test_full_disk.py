@@ -105,3 +105,13 @@ async def test_a_gang_that_cannot_be_begun_on_a_full_disk_says_why(disk: Path) -
         (failed,) = await subject.news.wait_for(GangFailed)
         assert (failed.reason, failed.permanent, failed.blameless) == ("CannotStart", False, True)
         assert "No space left on device" in failed.message
+
+
+async def test_a_gang_is_stopped_while_the_disk_is_full(disk: Path) -> None:
+    async with LocalSubject.over(disk) as subject:
+        gang = await gang_of(subject, "exec sleep 1000")
+        await subject.engine.run(gang)
+        await subject.news.wait_for(ReplicaStarted)
+        fill(disk)
+        await subject.engine.stop(gang.id, 1.0)
+        await subject.news.wait_for(GangStopped)

@@ -13,6 +13,8 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _READERS = 4
+_FULL_PAUSES = (0.0, 0.05, 0.2)
+"""A reader may have kept the database from using its room again, and others may have taken what was set aside."""
 
 
 class SessionThreads:
@@ -50,11 +52,13 @@ class SessionThreads:
         **kwargs: Arguments.kwargs,
     ) -> Result:
         """Do work that goes on with what exists, or removes it: on a full disk it is given the room set aside."""
-        try:
-            return await self.write(work, *args, **kwargs)
-        except StorageFullError:
-            await asyncio.get_running_loop().run_in_executor(self._writers, lambda: self._session().make_room())
-            return await self.write(work, *args, **kwargs)
+        for pause in _FULL_PAUSES:
+            try:
+                return await self.write(work, *args, **kwargs)
+            except StorageFullError:
+                await asyncio.get_running_loop().run_in_executor(self._writers, lambda: self._session().make_room())
+                await asyncio.sleep(pause)
+        return await self.write(work, *args, **kwargs)
 
     async def read(
         self,

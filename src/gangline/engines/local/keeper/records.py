@@ -2,15 +2,17 @@
 
 The file is replaced atomically. A start is recorded before it happens, so no successor starts a replica again.
 """
-# ruff: noqa: PTH105, PTH123  -- pathlib would cost the keeper a fifth of its start
+# ruff: noqa: PTH105, PTH108, PTH123  -- pathlib would cost the keeper a fifth of its start
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 from enum import StrEnum
 
+_RESERVE_BYTES = 1 << 16
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -98,6 +100,7 @@ class AttemptRecord:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._reserve = f"{path}.reserve"
         self.boot = boot_id()
         self.keeper_pid = os.getpid()
         self.replicas: dict[str, ReplicaRecord] = {}
@@ -145,6 +148,20 @@ class AttemptRecord:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, self._path)
+
+    def set_room_aside(self) -> None:
+        """Make sure that the end can be recorded, even on a disk that the replicas have filled; if that can be done."""
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self._reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, _RESERVE_BYTES)
+            finally:
+                os.close(descriptor)
+
+    def use_room(self) -> None:
+        """Let go of that room, once nothing is left that could take it."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._reserve)
 
     def fail(self, reason: str, message: str, *, permanent: bool = False, blameless: bool = False) -> None:
         """Note that the gang cannot go on; the first reason stands."""

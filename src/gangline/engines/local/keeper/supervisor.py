@@ -55,6 +55,7 @@ class Keeper:
         launch.allow_many_descriptors()
         self._watch_children()
         take_over(self._record, self._order.token)
+        self._record.set_room_aside()
         if self._order.use_cgroups:
             self._gang_group = cgroups.make_gang_group(self._order.token)
         if self._start_now:
@@ -293,6 +294,7 @@ class Keeper:
         # What cannot be removed now is tried again when the job is forgotten.
         with contextlib.suppress(OSError):
             remove_tree(f"{self._directory}/scratch")
+        self._record.use_room()
         self._record.stopped_at = wall_clock()
         self._changed = True
         self._done = True
