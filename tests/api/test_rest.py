@@ -199,6 +199,8 @@ async def test_many_streams_end_when_the_service_stops(office: Office, tmp_path:
             while not (await answer.content.readline()).strip():
                 pass
         await asyncio.wait_for(runner.cleanup(), 10)
+        for answer in answers:
+            answer.close()
 
 
 async def test_events_metrics_and_reasons(session: aiohttp.ClientSession, office: Office) -> None:
