@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from gangline.errors import StorageFullError
-from gangline.model import Phase
+from gangline.model import Phase, Resources
 from gangline.sdk import Client
 from gangline.sdk.embedded import EmbeddedTransport
+from gangline.testing.builders import make_role, make_spec
 from gangline.testing.client_suite import make_command
 from tests.disks import fill, small_disk
 
-GREEDY = "timeout 60 sh -c 'while true; do cat /dev/zero >> $CHECKPOINT_DIR/greed; done' 2> /dev/null"
+GREEDY = "for _ in $(seq 600); do cat /dev/zero >> $CHECKPOINT_DIR/greed; sleep 0.05; done 2> /dev/null"
+
+# Files on a disk in memory count as memory of whoever writes them.
+UNLIMITED = Resources(cpu_millis=100)
 
 
 @pytest.fixture
@@ -27,22 +30,22 @@ def service_at(home: Path) -> Client:
 
 
 def test_jobs_are_stopped_and_deleted_on_a_full_disk_also_after_a_restart(disk: Path, tmp_path: Path) -> None:
-    go = tmp_path / "go"
+    greed, end = tmp_path / "greed", tmp_path / "end"
     with service_at(disk / "home") as client:
-        client.submit(make_command("quick", "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.02; done"))
-        client.submit(make_command("greedy", "sh", "-c", GREEDY))
+        client.submit(make_command("quick", "sh", "-c", f"while [ ! -e {end} ]; do sleep 0.02; done"))
+        script = f"while [ ! -e {greed} ]; do sleep 0.02; done; {GREEDY}"
+        client.submit(make_spec("greedy", roles=(make_role(command=("sh", "-c", script), resources=UNLIMITED),)))
         for name in ("quick", "greedy"):
             client.wait(name, phases=[Phase.PROCESSING])
+        greed.touch()
         fill(disk)
-        with pytest.raises(StorageFullError, match="the disk is full"):
-            client.submit(make_command("late", "true", env={"LONG": "x" * 500_000}))
     with service_at(disk / "home") as client:
         assert {job.name: job.phase for job in client.list()} == {"quick": Phase.PROCESSING, "greedy": Phase.PROCESSING}
-        go.touch()
+        end.touch()
         client.halt("greedy")
         assert client.wait("greedy", phases=[Phase.HALTED]).phase is Phase.HALTED
-        assert client.wait("quick").phase is Phase.COMPLETED
         client.delete("greedy")
+        assert client.wait("quick").phase is Phase.COMPLETED
         (disk / "filler").unlink()
         client.submit(make_command("after", "true"))
         assert client.wait("after").phase is Phase.COMPLETED

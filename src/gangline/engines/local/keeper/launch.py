@@ -68,7 +68,10 @@ class Pipes:
 
 
 class Launch:
-    """One replica to start, and what became of it: a process, or an exit code and why."""
+    """One replica to start, and what became of it: a process, or why there is none and the exit code for that.
+
+    Without an exit code it is nobody's fault, and may be tried again.
+    """
 
     __slots__ = ("exit_code", "group", "home", "message", "order", "pid", "pipes")
 
@@ -78,7 +81,7 @@ class Launch:
         self.group = group
         self.pipes = Pipes()
         self.pid: int | None = None
-        self.exit_code = COMMAND_NOT_RUNNABLE
+        self.exit_code: int | None = COMMAND_NOT_RUNNABLE
         self.message = "the starter ended before it could start the program"
 
 
@@ -164,6 +167,8 @@ def _launch_one(each: Launch, gang_group: cgroups.GangGroup | None) -> None:
         make_scratch(each.home)
     except OSError as error:
         each.message = f"its directories cannot be made: {error.strerror}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            each.exit_code = None
         return
     if order.cpus:
         os.sched_setaffinity(0, order.cpus)

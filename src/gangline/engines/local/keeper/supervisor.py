@@ -166,7 +166,10 @@ class Keeper:
         if launched.pid is None:
             launched.pipes.close_reading()
             writer.close()
-            entry.exit(launched.exit_code, launched.message)
+            if launched.exit_code is None:
+                entry.lose(launched.message)
+            else:
+                entry.exit(launched.exit_code, launched.message)
             return
         entry.run(launched.pid)
         live = self._live[entry.name] = LiveReplica(launched, entry, writer)
