@@ -141,9 +141,8 @@ def _translated(location: str) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError, OverflowError, UnicodeError) as error:
         if _tells_of_a_full_disk(error):
-            raise StorageFullError(
-                f"{location}: the disk is full; delete jobs (gangline prune removes all that are finished)"
-            ) from error
+            hint = "delete jobs (gangline prune --older-than 0s deletes all that are finished)"
+            raise StorageFullError(f"{location}: the disk is full; {hint}") from error
         raise StorageError(f"{location}: {error}") from error
 
 
