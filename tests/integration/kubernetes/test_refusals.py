@@ -71,7 +71,8 @@ async def test_a_bad_job_fails_with_its_reason(world: World, role: RoleSpec, wan
 async def test_a_gang_that_a_quota_refuses_waits_whole_and_starts_when_there_is_room(world: World) -> None:
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}}
     await world.client.create(QUOTAS, quota, namespace=world.namespace)
-    job_id = await world.submit(shell(SERVE, replicas=3), policy=ONE_TRY)
+    patient = Policy(grace_seconds=1.0, backoff_seconds=15.0)
+    job_id = await world.submit(shell(SERVE, replicas=3), policy=patient)
     job = await world.until(job_id, lambda job: job.phase is Phase.RESTARTING and not job.holding)
     assert (job.reason, job.failures) == ("QuotaExceeded", 0)
     assert "exceeded quota: small" in job.message
