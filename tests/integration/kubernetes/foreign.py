@@ -15,6 +15,7 @@ from gangline.kube import (
     PODS,
     GenericObject,
     KubeClient,
+    NotFoundError,
     Pod,
     Resource,
     load_access,
@@ -196,7 +197,10 @@ async def define(client: KubeClient, definition: dict[str, Any], resource: Resou
     await client.apply(CUSTOM_RESOURCE_DEFINITIONS, definition, force=True)
 
     async def served() -> bool:
-        groups = await client.raw("/apis")
-        return resource.group.encode() in groups
+        try:
+            await client.list(resource)
+        except NotFoundError:
+            return False
+        return True
 
     await eventually(served)
