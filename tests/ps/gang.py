@@ -109,6 +109,15 @@ class ServerProcess:
         self._process.terminate()
         return self._process.wait(DEADLINE_SECONDS)
 
+    def wait_for_snapshot(self) -> None:
+        """Until a snapshot is written that holds all the server knows now: the next one may have begun before."""
+        newest = self._newest_snapshot()
+        wait_until(lambda: self._newest_snapshot() >= newest + 2, "two more snapshots")
+
+    def _newest_snapshot(self) -> int:
+        directory = self._home / f"ps-{self._cluster.index(self.address)}"
+        return max((checkpoint.step for checkpoint in runtime.Checkpoints(directory).all()), default=0)
+
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS

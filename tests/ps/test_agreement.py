@@ -17,7 +17,6 @@ from tests.ps.gang import (
     make_replica,
     running_server_threads,
     running_servers,
-    wait_until,
 )
 
 ZEROS = {"a": np.zeros(4, np.float32), "b": np.zeros(4, np.float32)}
@@ -128,12 +127,11 @@ def test_a_server_that_is_added_takes_the_settings_in_force() -> None:
 
 
 def test_a_killed_server_remembers_the_settings_it_was_brought(tmp_path: Path) -> None:
-    server = ServerProcess(free_address(), tmp_path, "--snapshot-seconds", "0.1")
-    with ps.connect(ZEROS, replica=make_replica([server.address]), settings=MOMENTUM) as session:
-        session.push_pull(ONES)
-        wait_until(lambda: list(tmp_path.glob("ps-0/step-*")), "a snapshot")
-    server.kill()
-    server.start()
-    with pytest.raises(ps.SettingsError, match="learning_rate"):
-        ps.connect(ZEROS, replica=make_replica([server.address], 1), settings=ps.Settings(optimizer="momentum"))
-    server.kill()
+    with ServerProcess(free_address(), tmp_path, "--snapshot-seconds", "0.1") as server:
+        with ps.connect(ZEROS, replica=make_replica([server.address]), settings=MOMENTUM) as session:
+            session.push_pull(ONES)
+            server.wait_for_snapshot()
+        server.kill()
+        server.start()
+        with pytest.raises(ps.SettingsError, match="learning_rate"):
+            ps.connect(ZEROS, replica=make_replica([server.address], 1), settings=ps.Settings(optimizer="momentum"))

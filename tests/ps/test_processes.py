@@ -90,9 +90,11 @@ def test_a_killed_server_comes_back_and_every_push_counts_once(server: ServerPro
 def test_a_killed_server_loses_no_confirmed_push_however_few_a_worker_can_keep(
     tmp_path: Path, elements: int, steps: int, limits: ps.Limits
 ) -> None:
-    server = ServerProcess(free_address(), tmp_path, "--learning-rate", "1.0", "--snapshot-seconds", "999")
     zeros, ones = {"w": np.zeros(elements, np.float32)}, {"w": np.ones(elements, np.float32)}
-    with ps.connect(zeros, replica=make_replica([server.address]), limits=limits) as session:
+    with (
+        ServerProcess(free_address(), tmp_path, "--learning-rate", "1.0", "--snapshot-seconds", "999") as server,
+        ps.connect(zeros, replica=make_replica([server.address]), limits=limits) as session,
+    ):
         for killed in (False, True):
             for _ in range(steps):
                 session.push_pull(ones)
@@ -102,7 +104,6 @@ def test_a_killed_server_loses_no_confirmed_push_however_few_a_worker_can_keep(
                 session._servers.wait_for_servers()
         assert (session.parameters["w"] == -2.0 * steps).all()
         assert session._servers.log.dropped == 0
-    server.kill()
 
 
 def test_without_a_server_a_worker_goes_on_up_to_its_limit(server: ServerProcess) -> None:
@@ -120,10 +121,9 @@ def test_without_a_server_a_worker_goes_on_up_to_its_limit(server: ServerProcess
 
 def test_a_corrupt_snapshot_costs_nothing_that_workers_still_know(server: ServerProcess, tmp_path: Path) -> None:
     with ps.connect(ZEROS, replica=make_replica([server.address])) as session:
-        first = snapshots(tmp_path)
         for _ in range(50):
             session.push_pull(ONES)
-        wait_until(lambda: len(snapshots(tmp_path)) == 2 and snapshots(tmp_path)[0] not in first, "two new snapshots")
+        server.wait_for_snapshot()
         for _ in range(50):
             session.push_pull(ONES)
         server.kill()
@@ -294,19 +294,17 @@ def test_killed_processes_leave_no_shared_memory_and_no_socket(
 
 
 def test_a_server_told_to_stop_writes_a_last_snapshot(tmp_path: Path) -> None:
-    server = ServerProcess(
-        free_address(), tmp_path / "checkpoints", "--learning-rate", "1", "--snapshot-seconds", "999"
-    )
-    session = ps.connect(ZEROS, replica=make_replica([server.address]))
-    for _ in range(7):
-        session.push_pull(ONES)
-    session.abandon()
-    assert server.stop() == 0
+    options = ("--learning-rate", "1", "--snapshot-seconds", "999")
+    with ServerProcess(free_address(), tmp_path / "checkpoints", *options) as server:
+        session = ps.connect(ZEROS, replica=make_replica([server.address]))
+        for _ in range(7):
+            session.push_pull(ONES)
+        session.abandon()
+        assert server.stop() == 0
 
-    server.start()
-    with ps.connect(ZEROS, replica=make_replica([server.address], 1)) as later:
-        assert later.parameters["w"][0] == -7
-    server.kill()
+        server.start()
+        with ps.connect(ZEROS, replica=make_replica([server.address], 1)) as later:
+            assert later.parameters["w"][0] == -7
 
 
 def test_many_workers_join_at_once(server: ServerProcess) -> None:
