@@ -100,6 +100,29 @@ async def test_a_gang_whose_keeper_cannot_start_leaves_nothing(
     assert not (subject.attempt() / "scratch").exists()
 
 
+async def test_an_engine_that_is_closed_while_a_keeper_starts_lets_it_come_up(
+    subject: LocalSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gang = await subject.gang(subject.role("worker", Program.SERVE))
+    slow = tmp_path / "slow-python"
+    slow.write_text(f'#!/bin/sh\nln -s /proc/$$ {tmp_path}/starting\nsleep 0.3\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    await subject.engine.run(gang)
+
+    async def has_begun() -> bool:
+        return (tmp_path / "starting").is_symlink()
+
+    await eventually(has_begun)
+    await subject.close()
+    assert not (tmp_path / "starting").exists()
+    await subject.restart()
+    await subject.engine.run(gang)
+    await subject.news.wait_for(ReplicaStarted)
+    await subject.engine.stop(gang.id, 1.0)
+    await subject.news.wait_for(GangStopped)
+
+
 async def test_replicas_of_a_killed_keeper_are_lost_and_leave_no_process(subject: LocalSubject) -> None:
     away = make_role("worker", replicas=2, command=("sh", "-c", "setsid sleep 1000 & echo up; sleep 1000"))
     gang = place(make_spec(roles=(away, subject.role("chief", Program.FAIL))), await subject.node())

@@ -190,10 +190,15 @@ class GangLink:
             )
         except OSError as error:
             raise EngineError(f"no keeper could be started: {error}") from error
-        if wishes and not self.record.boot:
-            # The keeper's interpreter needs a while to start: what its replicas need is there when it has.
-            await asyncio.to_thread(self._run_ahead, order)
-        _, problem = await process.communicate()
+        starting = asyncio.create_task(process.communicate())
+        try:
+            if wishes and not self.record.boot:
+                # The keeper's interpreter needs a while to start: what its replicas need is there when it has.
+                await asyncio.to_thread(self._run_ahead, order)
+            await asyncio.wait([starting])
+        finally:
+            # An engine that is closed meanwhile waits too: asyncio would kill the keeper in the middle of its start.
+            _, problem = await starting
         if process.returncode:
             raise EngineError(f"the keeper could not start: {problem.decode(errors='replace').strip()}")
 
