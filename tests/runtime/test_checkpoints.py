@@ -54,6 +54,66 @@ def test_the_same_step_may_be_saved_again(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [saved.path.name]
 
 
+def test_what_was_just_saved_is_kept_among_later_steps_of_an_earlier_run(tmp_path: Path) -> None:
+    Checkpoints(tmp_path).save(9, writing("earlier run"))
+    saved = Checkpoints(tmp_path, keep=1).save(1, writing("new run"))
+
+    assert (saved.path / "model").read_text() == "new run"
+
+
+@pytest.mark.parametrize("step", [np.int64(3), np.array(3), 3.0], ids=["numpy", "array", "float"])
+def test_a_step_may_be_a_number_of_any_framework(tmp_path: Path, step: int) -> None:
+    saved = Checkpoints(tmp_path).save(step, writing("whole"))
+
+    assert Checkpoints(tmp_path).latest() == saved
+    assert saved.step == 3
+
+
+def test_a_step_below_zero_is_refused_because_it_would_not_be_found_again(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="step=-1"):
+        Checkpoints(tmp_path).save(-1, writing("lost"))
+
+
+def test_a_file_with_the_manifests_name_is_refused_instead_of_overwritten(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'manifest\.json'"):
+        Checkpoints(tmp_path).save(1, lambda path: print((path / "manifest.json").write_text("{}")))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("step", [1, 2], ids=["the same step", "another step"])
+def test_a_save_that_a_stop_notice_interrupts_with_another_one_goes_on(tmp_path: Path, step: int) -> None:
+    checkpoints = Checkpoints(tmp_path)
+
+    def write(path: Path) -> None:
+        checkpoints.save(step, writing("at the stop"))
+        (path / "model").write_text("whole")
+
+    saved = checkpoints.save(1, write)
+
+    assert (saved.path / "model").read_text() == "whole"
+    assert {entry.name for entry in tmp_path.iterdir()} == {"step-000000000001", f"step-{step:012d}"}
+
+
+def test_of_two_writers_of_a_step_the_later_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Checkpoints(tmp_path).save(1, writing("the other's"))
+    look = Path.exists
+    missed: list[Path] = []
+
+    def look_too_early(path: Path) -> bool:
+        if path.name.startswith("step-") and not missed:
+            missed.append(path)
+            return False
+        return look(path)
+
+    monkeypatch.setattr(Path, "exists", look_too_early)
+    saved = Checkpoints(tmp_path).save(1, writing("mine"))
+
+    assert missed == [saved.path]
+    assert (saved.path / "model").read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [saved.path]
+
+
 def flip_a_byte(path: Path) -> None:
     content = bytearray((path / "model").read_bytes())
     content[0] ^= 1

@@ -7,6 +7,8 @@ checkpoint or none. Training code calls this, and so does the parameter server f
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
 import os
 import re
@@ -14,6 +16,7 @@ import shutil
 import socket
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +32,10 @@ ARRAYS = "arrays.npz"
 CHUNK_BYTES = 1 << 20
 _FINISHED = re.compile(r"step-(\d+)")
 _UNFINISHED = re.compile(r"\.(?:writing|replaced)-\d+-(?P<host>.+)-(?P<pid>\d+)")
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
+_numbers = itertools.count()
+_drafts: set[str] = set()
+"""Names that this very process writes under now: no leftovers, though they bear its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,10 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one directory. One process saves at a time; any number may read."""
+    """The checkpoints of one directory. Any number may read.
+
+    One replica should save. Where several save the same step, the last of them wins.
+    """
 
     def __init__(self, directory: Path | str, keep: int = 3) -> None:
         if keep < 1:
@@ -54,19 +64,25 @@ class Checkpoints:
         When `write` raises, nothing is left behind and the error goes on to the caller. Inside a job, the metric
         `checkpoint` tells the platform that work up to this step is safe.
         """
+        step = int(step)  # frameworks count in types of their own
+        if step < 0:
+            raise ValueError(f"step={step}: steps are counted from 0")
         self._directory.mkdir(parents=True, exist_ok=True)
         self._remove_unfinished()
-        draft = self._hidden("writing", step)
-        draft.mkdir()
+        final = self._directory / f"step-{step:012d}"
+        draft = self._hidden("writing")
+        _drafts.add(draft.name)
         try:
+            draft.mkdir()
             write(draft)
             _write_manifest(draft, step)
+            self._publish(draft, final)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-        final = self._directory / f"step-{step:012d}"
-        self._publish(draft, final, step)
-        self._remove_old()
+        finally:
+            _drafts.discard(draft.name)
+        self._remove_old(final)
         # Whoever must choose whose work to interrupt should know what is safe.
         report(step=step, checkpoint=step)
         return Checkpoint(step, final)
@@ -89,27 +105,42 @@ class Checkpoints:
         found = [Checkpoint(int(match[1]), entry) for match, entry in matches if match]
         return sorted(found, key=lambda checkpoint: checkpoint.step, reverse=True)
 
-    def _hidden(self, purpose: str, step: int) -> Path:
-        return self._directory / f".{purpose}-{step}-{socket.gethostname()}-{os.getpid()}"
+    def _hidden(self, purpose: str) -> Path:
+        return self._directory / f".{purpose}-{next(_numbers)}-{socket.gethostname()}-{os.getpid()}"
 
-    def _publish(self, draft: Path, final: Path, step: int) -> None:
-        replaced = self._hidden("replaced", step)
-        if final.exists():
-            final.rename(replaced)
-        draft.rename(final)
+    def _publish(self, draft: Path, final: Path) -> None:
+        replaced = []
+        while True:
+            if final.exists():
+                replaced.append(self._hidden("replaced"))
+                with suppress(FileNotFoundError):  # another writer was quicker
+                    final.rename(replaced[-1])
+            try:
+                draft.rename(final)
+                break
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
         _force_to_disk(self._directory)
-        if replaced.exists():
-            shutil.rmtree(replaced)
+        for path in replaced:
+            shutil.rmtree(path, ignore_errors=True)
 
-    def _remove_old(self) -> None:
+    def _remove_old(self, saved: Path) -> None:
+        # What was just saved stays, even among later steps of an earlier run.
         for checkpoint in self.all()[self._keep :]:
-            shutil.rmtree(checkpoint.path, ignore_errors=True)
+            if checkpoint.path != saved:
+                shutil.rmtree(checkpoint.path, ignore_errors=True)
 
     def _remove_unfinished(self) -> None:
         """Sweep what a crashed writer on this machine left. A writer elsewhere may be alive: leave its draft alone."""
         for entry in self._directory.iterdir():
             match = _UNFINISHED.fullmatch(entry.name)
-            if match and match["host"] == socket.gethostname() and not _other_lives(int(match["pid"])):
+            if (
+                match
+                and match["host"] == socket.gethostname()
+                and entry.name not in _drafts
+                and not _other_lives(int(match["pid"]))
+            ):
                 shutil.rmtree(entry, ignore_errors=True)
 
 
@@ -155,6 +186,8 @@ def _write_manifest(directory: Path, step: int) -> None:
         str(file.relative_to(directory)): {"bytes": file.stat().st_size, "crc32": _checksum(file)} for file in files
     }
     manifest = directory / MANIFEST
+    if manifest.exists():
+        raise ValueError(f"'{MANIFEST}' is the name of a checkpoint's own list of files: give yours another name")
     manifest.write_text(json.dumps({"step": step, "files": facts}, indent=1))
     for entry in [*files, manifest, *(folder for folder in directory.rglob("*") if folder.is_dir()), directory]:
         _force_to_disk(entry)
