@@ -1,11 +1,13 @@
 """The stop notice: the engine sends SIGTERM, and kills when the grace period is over.
 
 A training loop asks `stopping()` once per step and leaves when it is true. The signal handler is installed at the
-first call, so that a program that never asks keeps the system's default: to die at once.
+first call, so that a program that never asks keeps the system's default: to die at once. So does a forked process,
+until it asks for itself: whoever ends its workers by a signal must not wait for them in vain.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -21,6 +23,7 @@ class StopNotice:
         self._received = False
         self._callbacks: list[Callable[[], None]] = []
         self._previous: Callable[[int, FrameType | None], object] | int | None = None
+        os.register_at_fork(after_in_child=self._uninstall)
 
     def stopping(self) -> bool:
         """Whether the stop notice has come."""
@@ -40,6 +43,12 @@ class StopNotice:
             return
         self._previous = signal.signal(self._signal, self._receive)
         self._installed = True
+
+    def _uninstall(self) -> None:
+        if self._installed:
+            signal.signal(self._signal, signal.SIG_DFL if self._previous is None else self._previous)
+            self._installed = False
+        self._callbacks.clear()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         first, self._received = not self._received, True
