@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gangline.runtime import report
@@ -63,6 +64,20 @@ def test_steps_and_values_may_be_what_frameworks_count_with(metrics: Path) -> No
         ("loss", 0.5, 7),
         ("progress", 0.5, 7),
     ]
+
+
+@pytest.mark.parametrize("loss", [np.float32(0.5), np.array(0.5), np.array([0.5]), np.array([[0.5]])], ids=repr)
+def test_an_array_of_one_element_is_a_number(metrics: Path, loss: float) -> None:
+    report(step=1, loss=loss)
+
+    assert [record["value"] for record in read(metrics)] == [0.5]
+
+
+def test_good_numbers_are_recorded_beside_one_that_is_none(metrics: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report(step=1, loss=0.5, accuracy=None, rate=0.1)  # type: ignore[arg-type]  # what users do
+
+    assert [record["name"] for record in read(metrics)] == ["loss", "rate"]
+    assert "the value of 'accuracy' is no single number" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

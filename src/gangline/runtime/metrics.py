@@ -54,7 +54,8 @@ def report(*, step: int | None = None, total_steps: int | None = None, **metrics
     """Record numbers by name, for example `report(step=100, total_steps=1000, loss=0.3)`.
 
     With `total_steps`, the share of steps done is recorded as the metric `progress`. A number that is not finite is
-    recorded as null, because JSON has no word for it. Outside a job nothing is written. Never raises.
+    recorded as null, because JSON has no word for it; what is no number is left out. Outside a job nothing is written.
+    Never raises.
     """
     path = current().metrics_path
     if path is None:
@@ -65,17 +66,21 @@ def report(*, step: int | None = None, total_steps: int | None = None, **metrics
         at_step = None if step is None else int(step)
         if total_steps and at_step is not None:
             metrics["progress"] = min(1.0, max(0.0, at_step / int(total_steps)))
-        records: list[dict[str, object]] = [
-            {"at": now, "name": name, "value": _number(value), "step": at_step} for name, value in metrics.items()
-        ]
     except Exception as error:  # noqa: BLE001  # arrays and tensors refuse in ways of their own; training goes on
-        file.warn(f"step {step!r} of {total_steps!r} or a value is no single number ({error})")
+        file.warn(f"step {step!r} of {total_steps!r} is no single number ({error})")
         return
+    records: list[dict[str, object]] = []
+    for name, value in metrics.items():
+        try:
+            records.append({"at": now, "name": name, "value": _number(value), "step": at_step})
+        except Exception as error:  # noqa: BLE001  # as above; the other numbers are good
+            file.warn(f"the value of '{name}' is no single number ({error})")
     if records:
         file.append(records)
 
 
 def _number(value: float) -> float | None:
     """Turn whatever counts as a number, an array of one element too, into one that JSON can hold."""
-    number = float(value)
+    # An array of one dimension has `item`, but some do not become a float by themselves.
+    number = float(value.item() if hasattr(value, "item") else value)
     return number if math.isfinite(number) else None
