@@ -17,9 +17,15 @@ inspects error text.
         UnreadableRecordError   one record is damaged, or breaks the rules of this version; the others are as they were
 """
 
+import copyreg
+
 
 class GanglineError(Exception):
     """The root of everything Gangline raises on purpose."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # By itself Python would call ``__init__`` with the sentence alone, which a pool of processes waits for in vain.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # documented by PEP 307
 
 
 class InvalidInputError(GanglineError):

@@ -8,11 +8,16 @@ RuntimeLibraryError
 
 from __future__ import annotations
 
+import copyreg
 from pathlib import Path
 
 
 class RuntimeLibraryError(Exception):
     """Root of what this package raises."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # By itself Python would call ``__init__`` with the sentence alone, which a pool of processes waits for in vain.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # documented by PEP 307
 
 
 class ContractError(RuntimeLibraryError):
