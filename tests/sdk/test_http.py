@@ -33,7 +33,9 @@ def serve(path: Path, answer: Callable[[socket.socket], None]) -> str:
     return f"unix:{path}"
 
 
-@pytest.mark.parametrize("address", ["", "service", "ftp://host", "unix:", "http://"])
+@pytest.mark.parametrize(
+    "address", ["", "service", "ftp://host", "unix:", "http://", "http://host:port", "http://host:99999", "http://[::1"]
+)
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidInputError, match="no address of a service"):
         HttpTransport(address)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 from gangline.errors import InvalidInputError, PermissionDeniedError, UnreachableError, WaitTimeoutError
 from gangline.sdk.transport import Request, Transport
@@ -29,14 +29,7 @@ class HttpTransport:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        parts = urlsplit(address)
-        if parts.scheme not in ("unix", "http", "https") or not (
-            parts.path if parts.scheme == "unix" else parts.hostname
-        ):
-            raise InvalidInputError(
-                f"'{address}' is no address of a service", expected="unix:/path, http://host:port or https://host:port"
-            )
-        self._parts = parts
+        self._parts = _parts(address)
 
     @property
     def address(self) -> str:
@@ -136,6 +129,21 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))
+
+
+def _parts(address: str) -> SplitResult:
+    problem: ValueError | None = None
+    try:
+        parts = urlsplit(address)
+        place = parts.path if parts.scheme == "unix" else parts.hostname
+        # Reading the port refuses what is none.
+        if parts.scheme in ("unix", "http", "https") and place and (parts.port is None or parts.port > 0):
+            return parts
+    except ValueError as error:
+        problem = error
+    raise InvalidInputError(
+        f"'{address}' is no address of a service", expected="unix:/path, http://host:port or https://host:port"
+    ) from problem
 
 
 def _send(connection: http.client.HTTPConnection, request: Request, target: str) -> None:
