@@ -4,6 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from gangline import Client
+from gangline.errors import InvalidInputError
+
 PROGRAM = """
 import multiprocessing
 import gangline
@@ -31,3 +36,37 @@ def test_what_a_forgotten_client_runs_ends_with_the_program() -> None:
     process, socket = done.stdout.split()
     assert not Path("/proc", process).exists()
     assert not Path(socket).parent.parent.exists()
+
+
+FORKING = """
+import os, sys
+import gangline
+from gangline.model import JobSpec, Resources, RoleName, RoleSpec, Tenant
+
+command = ("sh", "-c", "echo $$; exec sleep 1000")
+role = RoleSpec(name=RoleName("worker"), command=command, resources=Resources(cpu_millis=10))
+with gangline.Client.embedded(tenant="blue") as client:
+    client.submit(JobSpec(name="own", roles=(role,)))
+    client.submit(JobSpec(name="foreign", roles=(role,), tenant=Tenant("red")))
+    red = gangline.Client(client.address, tenant="red")
+    processes = [next(each.logs(job, follow=True)).text for each, job in ((client, "own"), (red, "foreign"))]
+    child = os.fork()
+    if child == 0:
+        sys.exit(0)
+    os.waitpid(child, 0)
+    assert not client.get("own").deleting, "a child that leaves the block does not close its parent's service"
+    print(*processes, client.address.removeprefix("unix:"))
+"""
+
+
+def test_a_forked_child_leaves_the_service_alone_and_closing_it_ends_the_jobs_of_every_tenant() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    *processes, socket = done.stdout.split()
+    assert [process for process in processes if Path("/proc", process).exists()] == []
+    assert not Path(socket).parent.parent.exists()
+
+
+def test_a_machine_is_not_divided_into_no_nodes() -> None:
+    with pytest.raises(InvalidInputError, match="nodes: 0 does not fit"):
+        Client.embedded(nodes=0)

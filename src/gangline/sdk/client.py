@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +18,20 @@ import msgspec
 
 from gangline.dialects.native import job_to_plain
 from gangline.errors import ConflictError, NotFoundError, WaitTimeoutError
-from gangline.model import FINAL_PHASES, Job, JobId, JobSpec, Metric, Node, Phase, Queue, ReplicaId, Tenant, Timestamp
+from gangline.model import (
+    DEFAULT_TENANT,
+    FINAL_PHASES,
+    Job,
+    JobId,
+    JobSpec,
+    Metric,
+    Node,
+    Phase,
+    Queue,
+    ReplicaId,
+    Tenant,
+    Timestamp,
+)
 from gangline.sdk import wire
 from gangline.sdk.exchange import Exchange, query_of
 from gangline.sdk.http import HttpTransport
@@ -75,6 +89,7 @@ class Client:
         self._exchange = Exchange(self._transport)
         self.sweeps = Sweeps(self._exchange, self.tenant, self.send_code)
         self._ephemeral = False
+        self._process = os.getpid()
 
     @classmethod
     def embedded(cls, *, home: Path | None = None, tenant: str | None = None, nodes: int | None = None) -> Self:
@@ -99,15 +114,15 @@ class Client:
     def close(self) -> None:
         """Let go of the service. An embedded one stops; if its home is temporary, its jobs are deleted first.
 
-        An embedded client that nobody closed is closed when the program ends.
+        An embedded client that nobody closed is closed when the program ends. In a forked process this does nothing:
+        the service is its parent's.
         """
+        if os.getpid() != self._process:
+            return
         if self._ephemeral:
+            for tenant in {self.tenant, *(job.spec.tenant for job in self.unfinished())}:
+                self._acting_for(tenant)._delete_everything()  # noqa: SLF001  # another one of ourselves
             self._ephemeral = False
-            for sweep in self.sweeps.list():
-                self.sweeps.delete(sweep.name)
-            for job in self.list(limit=None):
-                with suppress(NotFoundError):  # a trial may disappear with its sweep meanwhile
-                    self.delete(job.id)
         self._transport.close()
 
     @property
@@ -120,10 +135,13 @@ class Client:
     def submit(self, spec: JobSpec, *, job_id: str | None = None, halted: bool = False) -> Job:
         """Submit a job and return it; doing so again with the same ``job_id`` returns the same job.
 
-        A ``code`` directory is packed and sent first, unless the service has the very same content already.
+        A job that names no tenant belongs to the client's. A ``code`` directory is packed and sent first, unless the
+        service has the very same content already.
         """
         if spec.code is not None and not spec.code.startswith(CODE_PREFIX):
             spec = replace(spec, code=self.send_code(Path(spec.code)))
+        if spec.tenant == DEFAULT_TENANT:
+            spec = replace(spec, tenant=self.tenant)
         query = query_of(id=job_id or f"j{os.urandom(7).hex()}", halted=halted)
         body = msgspec.json.encode(job_to_plain(spec))
         return wire.job(self._exchange.call("POST", ("tenants", spec.tenant, "jobs"), query, body))
@@ -341,6 +359,21 @@ class Client:
         raise WaitTimeoutError(f"there was no time to wait; job '{job}' is {found.phase}")
 
     # Within --------------------------------------------------------------------------------------------------
+
+    def _acting_for(self, tenant: Tenant) -> Self:
+        other = copy(self)
+        other.tenant, other.sweeps = tenant, Sweeps(self._exchange, tenant, self.send_code)
+        return other
+
+    def _delete_everything(self) -> None:
+        for sweep in self.sweeps.list():
+            self.sweeps.delete(sweep.name)
+        jobs = self.list(limit=None)
+        for job in jobs:  # all of them first: each may take its time to stop
+            with suppress(NotFoundError):  # a trial may disappear with its sweep meanwhile
+                self.delete(job.id, wait=False)
+        for job in jobs:
+            self.wait_until_gone(job.id)
 
     def _jobs(self) -> tuple[str, ...]:
         return ("tenants", self.tenant, "jobs")

@@ -1,12 +1,10 @@
 """A Kubernetes cluster as the service: this process speaks for its user to the cluster of a context."""
 
-import tempfile
-from pathlib import Path
-
 from gangline.compose.context import ContextService
 from gangline.compose.contexts import namespace_of
 from gangline.errors import GanglineError
 from gangline.sdk.http import HttpAnswer, HttpTransport
+from gangline.sdk.scratch import Scratch
 from gangline.sdk.service_thread import ServiceThread
 from gangline.sdk.transport import Request, Transport
 from gangline.settings import Settings
@@ -18,8 +16,8 @@ class ContextTransport:
     def __init__(self, context: str, *, tenant: str | None, settings: Settings) -> None:
         self.tenant = tenant or namespace_of(context)
         self._context = context
-        self._scratch = tempfile.TemporaryDirectory(prefix="gangline-")
-        scratch = Path(self._scratch.name)
+        self._scratch = Scratch()
+        scratch = self._scratch.path
         service = ContextService(
             context,
             namespace=self.tenant,
@@ -30,7 +28,7 @@ class ContextTransport:
         try:
             self._service = ServiceThread(service)
         except GanglineError:
-            self._scratch.cleanup()
+            self._scratch.remove()
             raise
         self._http = HttpTransport(f"unix:{scratch / 'service.sock'}")
 
@@ -46,7 +44,7 @@ class ContextTransport:
     def close(self) -> None:
         """Let go of the cluster; its jobs go on."""
         self._service.close()
-        self._scratch.cleanup()
+        self._scratch.remove()
 
 
 _conforms: type[Transport] = ContextTransport

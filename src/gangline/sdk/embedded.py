@@ -1,7 +1,6 @@
 """A whole service inside this process, on a socket of its own: Gangline as a library."""
 
 import os
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +8,10 @@ from pathlib import Path
 from gangline.compose import Service
 from gangline.errors import GanglineError
 from gangline.sdk.http import HttpAnswer, HttpTransport
+from gangline.sdk.scratch import Scratch
 from gangline.sdk.service_thread import ServiceThread
 from gangline.sdk.transport import Request, Transport
-from gangline.settings import Settings
+from gangline.settings import Settings, parse_setting
 
 
 class EmbeddedTransport:
@@ -20,14 +20,15 @@ class EmbeddedTransport:
     def __init__(self, *, home: Path | None = None, nodes: int | None = None) -> None:
         self._process = os.getpid()
         self._close: Callable[[], None] | None = None
-        self._scratch = tempfile.TemporaryDirectory(prefix="gangline-")
-        scratch = Path(self._scratch.name)
+        nodes = None if nodes is None else parse_setting("nodes", nodes)
+        self._scratch = Scratch()
+        scratch = self._scratch.path
         self.temporary = home is None
         self.settings = Settings.load(home=home or scratch / "home", runtime_directory=scratch / "run", nodes=nodes)
         try:
             self._service = ServiceThread(Service(self.settings))
         except GanglineError:
-            self._scratch.cleanup()
+            self._scratch.remove()
             raise
         self._http = HttpTransport(f"unix:{self.settings.socket}")
 
@@ -58,7 +59,7 @@ class EmbeddedTransport:
         """Stop the service; gangs in a home of their own go on."""
         self._close = None
         self._service.close()
-        self._scratch.cleanup()
+        self._scratch.remove()
 
 
 _conforms: type[Transport] = EmbeddedTransport

@@ -12,7 +12,7 @@ import msgspec
 
 from gangline.dialects.native import sweep_from_plain, sweep_to_plain
 from gangline.errors import NotFoundError
-from gangline.model import JobId, Phase, Tenant, Timestamp
+from gangline.model import DEFAULT_TENANT, JobId, Phase, Tenant, Timestamp
 from gangline.model.sweep import SweepId, SweepSpec, SweepState
 from gangline.sdk.exchange import Exchange, query_of
 from gangline.sdk.values import CODE_PREFIX
@@ -69,10 +69,15 @@ class Sweeps:
         self._send_code = send_code
 
     def submit(self, spec: SweepSpec, *, sweep_id: str | None = None) -> SweepStatus:
-        """Submit a sweep and return it; the template's code is packed and sent once for all trials."""
+        """Submit a sweep and return it; the template's code is packed and sent once for all trials.
+
+        A sweep that names no tenant belongs to the client's.
+        """
         code = spec.template.code
         if code is not None and not code.startswith(CODE_PREFIX):
             spec = replace(spec, template=replace(spec.template, code=self._send_code(Path(code))))
+        if spec.tenant == DEFAULT_TENANT:
+            spec = replace(spec, template=replace(spec.template, tenant=self._tenant))
         body = msgspec.json.encode(sweep_to_plain(spec))
         query = query_of(id=sweep_id or f"s{os.urandom(7).hex()}")
         return _read(self._exchange.call("POST", ("tenants", spec.tenant, "sweeps"), query, body))
