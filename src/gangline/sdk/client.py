@@ -412,6 +412,6 @@ def _listing(
 ) -> tuple[tuple[str, str], ...]:
     return (
         *query_of(queue=queue, text=text, created_since=None if created_since is None else wire.iso(created_since)),
-        *(("phase", phase.value) for phase in sorted(phases)),
+        *(("phase", str(phase)) for phase in sorted(phases)),  # a string will do: Phase is one
         *(("label", f"{key}={value}") for key, value in (labels or {}).items()),
     )

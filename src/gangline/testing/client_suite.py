@@ -73,6 +73,7 @@ class ClientSuite:
         assert [job.name for job in client.list(text=name)] == [f"{name}-{number}" for number in (2, 1, 0)]
         assert len(client.list(labels={"suite": name}, limit=2)) == 2
         assert [job.name for job in client.list(text=name, phases=[Phase.HALTED])] == [f"{name}-2"]
+        assert client.list(text=name, phases=["HALTED"]) == client.list(text=name, phases=[Phase.HALTED])  # type: ignore[list-item]  # what users write
         assert client.list(labels={"suite": "other"}) == ()
         assert f"{name}-2" in {job.name for job in client.unfinished()}
 
