@@ -31,6 +31,7 @@ from gangline.testing.builders import make_role, make_spec
     [
         pytest.param(lambda: make_role(replicas=0), "roles.worker.replicas", id="no replicas"),
         pytest.param(lambda: make_role(command=()), "roles.worker.command", id="no command"),
+        pytest.param(lambda: make_role(command="train.py"), "roles.worker.command", id="a text as command"),
         pytest.param(lambda: make_role(minimum=-1), "roles.worker.min", id="negative minimum"),
         pytest.param(lambda: make_role(replicas=2, minimum=3), "roles.worker.min", id="minimum above replicas"),
         pytest.param(lambda: make_role(replicas=2, maximum=1), "roles.worker.max", id="maximum below replicas"),

@@ -156,6 +156,11 @@ class RoleSpec:
         where = f"roles.{self.name}"
         check_name(self.name, where)
         _at_least(f"{where}.replicas", self.replicas, 1)
+        # Python does not check types, and each letter of a text would be a word.
+        if isinstance(self.command, str):  # type: ignore[unreachable]  # see above
+            raise InvalidInputError(
+                f"'{self.command}' is one text", field=f"{where}.command", expected="a list of words"
+            )
         if not self.command and self.pod_template_json is None:
             raise InvalidInputError("the role has no command", field=f"{where}.command", expected="a list of words")
         _at_least(f"{where}.min", self.least, 0)

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from gangline.dialects.native import job_to_plain
 from gangline.errors import ConflictError, NotFoundError, WaitTimeoutError
 from gangline.model import (
@@ -33,7 +31,7 @@ from gangline.model import (
     Timestamp,
 )
 from gangline.sdk import wire
-from gangline.sdk.exchange import Exchange, query_of
+from gangline.sdk.exchange import Exchange, body_of, query_of
 from gangline.sdk.http import HttpTransport
 from gangline.sdk.sweeps import Sweeps
 from gangline.sdk.transport import Transport
@@ -138,12 +136,12 @@ class Client:
         A job that names no tenant belongs to the client's. A ``code`` directory is packed and sent first, unless the
         service has the very same content already.
         """
-        if spec.code is not None and not spec.code.startswith(CODE_PREFIX):
+        if spec.code is not None and not str(spec.code).startswith(CODE_PREFIX):
             spec = replace(spec, code=self.send_code(Path(spec.code)))
         if spec.tenant == DEFAULT_TENANT:
             spec = replace(spec, tenant=self.tenant)
         query = query_of(id=job_id or f"j{os.urandom(7).hex()}", halted=halted)
-        body = msgspec.json.encode(job_to_plain(spec))
+        body = body_of(job_to_plain(spec))
         return wire.job(self._exchange.call("POST", ("tenants", spec.tenant, "jobs"), query, body))
 
     def put_object(self, document: str) -> None:
@@ -308,7 +306,7 @@ class Client:
 
     def scale(self, job: str, wanted: Mapping[str, int]) -> Job:
         """Ask for another number of replicas, by role: ``scale("mnist", {"worker": 8})``."""
-        body = msgspec.json.encode(dict(wanted))
+        body = body_of(dict(wanted))
         return wire.job(self._exchange.call("POST", self._job(job, "scale"), body=body))
 
     def kill(self, job: str, replica: ReplicaId) -> bool:

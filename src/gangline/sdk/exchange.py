@@ -1,10 +1,15 @@
 """One question, one answer: paths and queries written, refusals raised, streams read line by line."""
 
+import operator
+import os
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import BinaryIO
+from typing import BinaryIO, SupportsIndex
 from urllib.parse import quote
 
+import msgspec
+
+from gangline.errors import InvalidInputError
 from gangline.sdk.refusals import error_from_body
 from gangline.sdk.transport import Query, Request, Transport
 
@@ -51,6 +56,22 @@ def query_of(**parameters: str | int | bool | None) -> Query:
         for name, value in parameters.items()
         if value is not None and value is not False
     )
+
+
+def body_of(document: object) -> bytes:
+    """Write what is submitted; paths and whole numbers of any framework count as the text and the numbers they are."""
+    try:
+        return msgspec.json.encode(document, enc_hook=_plain)
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{error.object!r} is not UTF-8", expected="text in UTF-8") from error
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, SupportsIndex):
+        return operator.index(value)
+    raise InvalidInputError(f"{value!r} does not fit into a job", expected="text, numbers, lists and mappings of them")
 
 
 def _written(path: tuple[str, ...]) -> str:

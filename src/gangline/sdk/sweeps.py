@@ -14,7 +14,7 @@ from gangline.dialects.native import sweep_from_plain, sweep_to_plain
 from gangline.errors import NotFoundError
 from gangline.model import DEFAULT_TENANT, JobId, Phase, Tenant, Timestamp
 from gangline.model.sweep import SweepId, SweepSpec, SweepState
-from gangline.sdk.exchange import Exchange, query_of
+from gangline.sdk.exchange import Exchange, body_of, query_of
 from gangline.sdk.values import CODE_PREFIX
 from gangline.sdk.wire import deadline_of, reader
 
@@ -74,11 +74,11 @@ class Sweeps:
         A sweep that names no tenant belongs to the client's.
         """
         code = spec.template.code
-        if code is not None and not code.startswith(CODE_PREFIX):
+        if code is not None and not str(code).startswith(CODE_PREFIX):
             spec = replace(spec, template=replace(spec.template, code=self._send_code(Path(code))))
         if spec.tenant == DEFAULT_TENANT:
             spec = replace(spec, template=replace(spec.template, tenant=self._tenant))
-        body = msgspec.json.encode(sweep_to_plain(spec))
+        body = body_of(sweep_to_plain(spec))
         query = query_of(id=sweep_id or f"s{os.urandom(7).hex()}")
         return _read(self._exchange.call("POST", ("tenants", spec.tenant, "sweeps"), query, body))
 
