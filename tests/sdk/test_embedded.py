@@ -1,5 +1,6 @@
 """A service inside a program that ends without a word: nothing of it may stay behind."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from gangline import Client
 from gangline.errors import InvalidInputError
+from gangline.testing.cluster.processes import wait_until
 
 PROGRAM = """
 import multiprocessing
@@ -65,6 +67,28 @@ def test_a_forked_child_leaves_the_service_alone_and_closing_it_ends_the_jobs_of
     *processes, socket = done.stdout.split()
     assert [process for process in processes if Path("/proc", process).exists()] == []
     assert not Path(socket).parent.parent.exists()
+
+
+KILLED = """
+import os, signal
+import gangline
+from gangline.model import JobSpec, Resources, RoleName, RoleSpec
+
+command = ("sh", "-c", "echo $$; exec sleep 1000")
+role = RoleSpec(name=RoleName("worker"), command=command, resources=Resources(cpu_millis=10))
+client = gangline.Client.embedded()
+client.submit(JobSpec(name="abandoned", roles=(role,)))
+print(next(client.logs("abandoned", follow=True)).text, client.address.removeprefix("unix:"), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_program_ran_ends_too() -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    process, socket = done.stdout.split()
+    gone = (Path("/proc", process), Path(socket).parent.parent)
+    assert wait_until(lambda: not any(path.exists() for path in gone), seconds=120)
 
 
 def test_a_machine_is_not_divided_into_no_nodes() -> None:

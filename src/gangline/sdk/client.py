@@ -118,8 +118,7 @@ class Client:
         if os.getpid() != self._process:
             return
         if self._ephemeral:
-            for tenant in {self.tenant, *(job.spec.tenant for job in self.unfinished())}:
-                self._acting_for(tenant)._delete_everything()  # noqa: SLF001  # another one of ourselves
+            self._delete_everything()
             self._ephemeral = False
         self._transport.close()
 
@@ -364,6 +363,11 @@ class Client:
         return other
 
     def _delete_everything(self) -> None:
+        """Make all jobs disappear, whoever's they are."""
+        for tenant in {self.tenant, *(job.spec.tenant for job in self.unfinished())}:
+            self._acting_for(tenant)._delete_own()  # noqa: SLF001  # another one of ourselves
+
+    def _delete_own(self) -> None:
         for sweep in self.sweeps.list():
             self.sweeps.delete(sweep.name)
         jobs = self.list(limit=None)

@@ -3,10 +3,12 @@
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from gangline.compose import Service
 from gangline.errors import GanglineError
+from gangline.sdk.abandoned import Executor
 from gangline.sdk.http import HttpAnswer, HttpTransport
 from gangline.sdk.scratch import Scratch
 from gangline.sdk.service_thread import ServiceThread
@@ -31,6 +33,10 @@ class EmbeddedTransport:
             self._scratch.remove()
             raise
         self._http = HttpTransport(f"unix:{self.settings.socket}")
+        self._executor: Executor | None = None
+        if self.temporary:
+            with suppress(FileNotFoundError):  # a machine without a shell
+                self._executor = Executor(scratch)
 
     @property
     def address(self) -> str:
@@ -60,6 +66,8 @@ class EmbeddedTransport:
         self._close = None
         self._service.close()
         self._scratch.remove()
+        if self._executor is not None:
+            self._executor.dismiss()
 
 
 _conforms: type[Transport] = EmbeddedTransport
