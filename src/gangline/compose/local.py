@@ -157,5 +157,8 @@ def _only_one(lock: Path) -> Iterator[None]:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ConflictError(f"another service already runs on {lock.parent}") from error
+            raise ConflictError(
+                f"another service already runs on {lock.parent}; stop it first ('gangline server stop', or close() on "
+                "the client that embeds it)"
+            ) from error
         yield
