@@ -127,6 +127,14 @@ def test_a_standard_output_that_is_closed_is_no_reason_to_fail(shell: Shell) -> 
     assert (done.returncode, "error" in done.stderr) == (0, False)
 
 
+def test_a_standard_error_that_is_closed_leaves_data_alone(shell: Shell) -> None:
+    command = shlex.join(shell.command("get", "nobody-like-that"))
+    done = subprocess.run(
+        ["sh", "-c", f"{command} 2>&-"], env=shell.environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+
+
 def test_what_was_submitted_before_a_failure_is_told(here: Here, two_jobs: None, tmp_path: Path) -> None:
     jobs = [f"metadata: {{name: {name}}}\nspec: {{command: sleep 100}}\n" for name in ("before", "resting")]
     (tmp_path / "jobs.yaml").write_text("---\n".join(jobs))

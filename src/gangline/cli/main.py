@@ -43,10 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _prepare_output() -> None:
     """Jobs print what they like: a character that this terminal does not have must not end the command.
 
-    A standard output that was closed before we began takes what is written and keeps nothing.
+    A standard output that was closed before we began takes what is written and keeps nothing; so does a closed standard
+    error, because Python would print progress and errors among the data instead.
     """
     if sys.stdout is None:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # open until the process ends
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # open until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 
