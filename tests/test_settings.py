@@ -26,6 +26,13 @@ def test_a_tilde_is_the_home_of_the_user_in_every_path(tmp_path: Path, monkeypat
     assert (settings.home, settings.runtime_directory) == (tmp_path / "jobs", tmp_path / "run")
 
 
+def test_a_user_without_a_home_is_told_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # as for a number that no user has
+    with pytest.raises(InvalidInputError, match=r"no home directory.*HOME"):
+        Settings.load({})
+
+
 def test_the_environment_overrules_the_file(tmp_path: Path) -> None:
     settings = load(tmp_path, "nodes: 3\nlog_files: 2\n", GANGLINE_NODES="4")
     assert (settings.nodes, settings.log_files) == (4, 2)

@@ -195,7 +195,13 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _user_home(env: Mapping[str, str]) -> Path:
-    return Path(env.get("HOME") or Path.home())
+    """Return where the user is at home; in containers users often have no name, and then only HOME tells."""
+    if env.get("HOME"):
+        return Path(env["HOME"])
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise InvalidInputError("this user has no home directory", expected="one in the variable HOME") from error
 
 
 def _config_home(env: Mapping[str, str]) -> Path:
