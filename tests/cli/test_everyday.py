@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gangline.errors import ConflictError
+from gangline.sdk import Client, Explanation
 from tests.cli.conftest import Here, Shell
 
 SERVE = ("sh", "-c", "echo serving; exec sleep 1000")
@@ -175,6 +177,20 @@ def test_a_waiting_job_is_explained(here: Here) -> None:
     here("delete", "huge")
     here("submit", "--name", "at-rest", "--halted", "--", "true")
     assert "does not wait for machines: it is HALTED" in here("explain", "at-rest")[1]
+    (sentence,) = json.loads(here("explain", "at-rest", "-o", "json")[1])["sentences"]
+    assert "it is HALTED" in sentence
+
+
+def test_a_job_that_starts_while_it_is_looked_at_is_no_conflict(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(client: Client, job: str) -> Explanation:
+        client.cancel(job)  # so that it no longer waits, as if it had started
+        raise ConflictError(f"job '{job}' does not wait for machines")
+
+    monkeypatch.setattr(Client, "explain", started)
+    for command, want in (("describe", "Queue:"), ("explain", "does not wait for machines: it is CANCELLED")):
+        here("submit", "--name", f"brief-{command}", "--cpu", "10000", "--", "true")
+        code, shown, _ = here(command, f"brief-{command}")
+        assert (code, want in shown) == (0, True)
 
 
 def test_reported_numbers_are_shown(shell: Shell, here: Here) -> None:

@@ -1,6 +1,7 @@
 """``gangline describe``."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import click
 
@@ -9,6 +10,7 @@ from gangline.cli.connection import connect
 from gangline.cli.jobs import ran_text, reason_text, state_counts
 from gangline.cli.metric_table import print_metrics
 from gangline.cli.options import job_argument, tenant_option
+from gangline.errors import ConflictError
 from gangline.model import Job, Timestamp
 from gangline.sdk import JournalRecord
 
@@ -34,9 +36,11 @@ def command(ctx: click.Context, job: str, tenant: str | None) -> None:
         click.echo()
         print_metrics(metrics)
     if found.placeable:
-        click.echo("\nWhy it waits:")
-        for sentence in client.explain(found.id).sentences:
-            click.echo(f"  {sentence}")
+        with suppress(ConflictError):  # it has started since we asked for it
+            sentences = client.explain(found.id).sentences
+            click.echo("\nWhy it waits:")
+            for sentence in sentences:
+                click.echo(f"  {sentence}")
 
 
 def event_rows(records: tuple[JournalRecord, ...], now: Timestamp) -> list[tuple[str, ...]]:

@@ -10,7 +10,7 @@ from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.jobs import reason_text
 from gangline.cli.options import Output, job_argument, output_option, tenant_option
 from gangline.cli.outlook import moment_text, state_of
-from gangline.errors import PermissionDeniedError
+from gangline.errors import ConflictError, PermissionDeniedError
 from gangline.model import Job
 from gangline.sdk import Client, Explanation
 from gangline.settings import Settings
@@ -25,23 +25,32 @@ from gangline.settings import Settings
 def command(ctx: click.Context, /, *, job: str, no_forecast: bool, output: str, tenant: str | None) -> None:
     """Say why a job waits, what would help, and when it should start."""
     client = connect(ctx, tenant=tenant)
-    found = client.get(job)
-    if not found.placeable:
-        click.echo(f"{found.name} does not wait for machines: it is {found.phase} ({reason_text(found)}).")
-        return
-    why = client.explain(job)
-    if not no_forecast:
+    found, why = _explained(client, job)
+    if found.placeable and not no_forecast:
         why = _with_forecast(client, found, why)
     if output == Output.JSON:
         click.echo(json_text(why))
     elif output == Output.YAML:
         click.echo(yaml_text(why))
     else:
-        click.echo(f"{found.name} is {found.phase}.")
+        if found.placeable:
+            click.echo(f"{found.name} is {found.phase}.")
         for sentence in why.sentences:
             click.echo(sentence)
         if why.predicted_start_at is not None:
             click.echo(f"Predicted start: {moment_text(why.predicted_start_at, terminal.now())}.")
+
+
+def _explained(client: Client, reference: str) -> tuple[Job, Explanation]:
+    """Return a job and why it waits; of one that does not, or no longer since we asked for it, just that."""
+    job = client.get(reference)
+    if job.placeable:
+        try:
+            return job, client.explain(job.id)
+        except ConflictError:
+            job = client.get(job.id)
+    not_waiting = f"{job.name} does not wait for machines: it is {job.phase} ({reason_text(job)})."
+    return job, Explanation(sentences=(not_waiting,))
 
 
 def _with_forecast(client: Client, job: Job, why: Explanation) -> Explanation:
