@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gangline import errors
 from gangline.cli.failures import EXIT_CODES, exit_code_of, report
@@ -133,6 +134,14 @@ def test_a_standard_error_that_is_closed_leaves_data_alone(shell: Shell) -> None
         ["sh", "-c", f"{command} 2>&-"], env=shell.environment, stdout=subprocess.PIPE, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (3, "")
+
+
+def test_jobs_of_several_files_are_read_together(here: Here, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).write_text(f"metadata: {{name: {name}}}\nspec: {{command: 'true'}}\n")
+    files = ("-f", str(tmp_path / "one"), "-f", str(tmp_path / "other"))
+    shown = here("submit", "--dry-run", *files)[1]
+    assert [job["metadata"]["name"] for job in yaml.safe_load_all(shown)] == ["one", "other"]
 
 
 def test_what_was_submitted_before_a_failure_is_told(here: Here, two_jobs: None, tmp_path: Path) -> None:

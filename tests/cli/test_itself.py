@@ -105,7 +105,7 @@ def test_completion_scripts_are_printed(here: Here, shell_name: str) -> None:
     assert "_GANGLINE_COMPLETE" in here("completion", shell_name)[1]
 
 
-def test_commands_and_jobs_are_completed(shell: Shell) -> None:
+def test_commands_jobs_and_files_are_completed(shell: Shell) -> None:
     shell.run("submit", "--name", "completed", "--halted", "--", "true")
 
     def completed(*words: str) -> list[str]:
@@ -114,3 +114,6 @@ def test_commands_and_jobs_are_completed(shell: Shell) -> None:
 
     assert completed("sub") == ["plain,submit"]
     assert "plain,completed" in completed("get", "compl")
+    assert completed("--tenant", "other", "get", "compl") == []
+    assert completed("--context", "elsewhere", "get", "compl") == []
+    assert completed("submit", "-f", "jo") == completed("submit", "--", "python", "jo") == ["file,jo"]

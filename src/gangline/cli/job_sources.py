@@ -63,19 +63,24 @@ def file_in(words: tuple[str, ...]) -> str | None:
     return next((word for word in relative if Path(word).is_file()), None)
 
 
-def jobs_from_file(file: str, words: tuple[str, ...], given: Given, settings: Settings) -> tuple[Translation, ...]:
-    """Read the jobs of a file, or of standard input, and let options overrule what they may."""
+def jobs_from_files(
+    files: tuple[str, ...], words: tuple[str, ...], given: Given, settings: Settings
+) -> tuple[Translation, ...]:
+    """Read the jobs of files, or of standard input, and let options overrule what they may."""
     surplus = sorted(set(given) - set(_OVERRULES))
     if words or surplus:
         option = "COMMAND" if words else f"--{surplus[0].replace('_', '-')}"
         raise InvalidInputError("it does not go with --file", field=option, expected="it in the file")
-    if file == "-":
-        jobs = parse(sys.stdin.read(), file="standard input", directory=Path.cwd(), sizes=settings.sizes)
-    else:
-        jobs = load_all(file, sizes=settings.sizes)
+    jobs = [job for file in files for job in _jobs_in(file, settings)]
     if "name" in given and len(jobs) > 1:
-        raise InvalidInputError(f"the file holds {len(jobs)} jobs", field="--name", expected="a file with one job")
+        raise InvalidInputError(f"there are {len(jobs)} jobs", field="--name", expected="a file with one job")
     return tuple(replace(job, spec=_overruled(job.spec, given, settings)) for job in jobs)
+
+
+def _jobs_in(file: str, settings: Settings) -> tuple[Translation, ...]:
+    if file == "-":
+        return parse(sys.stdin.read(), file="standard input", directory=Path.cwd(), sizes=settings.sizes)
+    return load_all(file, sizes=settings.sizes)
 
 
 def _overruled(job: JobSpec, given: Given, settings: Settings) -> JobSpec:

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from gangline.errors import InvalidInputError
 from gangline.model import Phase
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -74,6 +77,13 @@ def _phase(word: str, option: str) -> Phase:
         ) from error
 
 
+def complete_files(ctx: click.Context, parameter: click.Parameter, typed: str) -> "list[CompletionItem]":
+    """Have the shell complete the name of a file or a directory."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(typed, type="file")]
+
+
 def job_argument(function: F) -> F:
     """Add the job a command is about."""
     return click.argument("job", metavar="JOB", shell_complete=_job_names)(function)
@@ -85,17 +95,19 @@ def jobs_argument(function: F) -> F:
 
 
 def _job_names(ctx: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Complete job names; a completion never starts a service and never fails loudly."""
+    """Complete the names of jobs on this machine; a completion never starts a service and never fails loudly."""
     from gangline.errors import GanglineError
     from gangline.sdk import Client
     from gangline.sdk.background import address_of, running_process
     from gangline.settings import Settings
 
     try:
-        settings = Settings.load()
-        if running_process(settings.socket) is None:
+        settings, chosen = Settings.load(), ctx.find_root().params
+        context = settings.context if chosen.get("context") is None else chosen["context"]
+        if context or chosen.get("server") or running_process(settings.socket) is None:
             return []
-        client = Client(address_of(settings), tenant=ctx.params.get("tenant"), settings=settings)
+        tenant = ctx.params.get("tenant") or chosen.get("tenant")
+        client = Client(address_of(settings), tenant=tenant, settings=settings)
         return [job.name for job in client.list() if job.name.startswith(typed)]
     except GanglineError:
         return []

@@ -12,9 +12,9 @@ from gangline.cli import terminal
 from gangline.cli.connection import chosen_settings, connect, spoken
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.following import finish, follow
-from gangline.cli.job_sources import in_active_environment, jobs_from_file, jobs_from_options
+from gangline.cli.job_sources import in_active_environment, jobs_from_files, jobs_from_options
 from gangline.cli.jobs import print_jobs
-from gangline.cli.options import Output, output_option
+from gangline.cli.options import Output, complete_files, output_option
 from gangline.dialects import Translation
 from gangline.dialects.native import job_to_plain
 from gangline.errors import GanglineError
@@ -45,6 +45,7 @@ _SHORT_FORM: tuple[Callable[[F], F], ...] = (
         "--code",
         metavar="DIRECTORY",
         help="The directory to ship with the job; the present one if the command names a file in it.",
+        shell_complete=complete_files,
     ),
     click.option("--no-code", is_flag=True, default=None, help="Ship nothing."),
     click.option("-e", "--env", metavar="NAME=VALUE", multiple=True, help="An environment variable; repeatable."),
@@ -108,8 +109,16 @@ class SubmitCommand(click.Command):
 
 
 @click.command("submit", cls=SubmitCommand, context_settings={"allow_interspersed_args": False})
-@click.argument("words", metavar="[--] [COMMAND]...", nargs=-1, type=click.UNPROCESSED)
-@click.option("-f", "--file", metavar="FILE", help="Read jobs from a file, or from standard input with '-'.")
+@click.argument("words", metavar="[--] [COMMAND]...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_files)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    help="Read jobs from a file, or from standard input with '-'; repeatable.",
+    shell_complete=complete_files,
+)
 @_short_form
 @sending_options
 @click.pass_context
@@ -118,7 +127,7 @@ def command(
     /,
     *,
     words: tuple[str, ...],
-    file: str | None,
+    files: tuple[str, ...],
     following: bool,
     waiting: bool,
     halted: bool,
@@ -137,7 +146,7 @@ def command(
     if tenant := given.get("tenant") or (ctx.find_root().obj or {}).get("tenant"):
         given["tenant"] = tenant
     settings = chosen_settings(ctx)
-    jobs = jobs_from_file(file, words, given, settings) if file else jobs_from_options(words, given, settings)
+    jobs = jobs_from_files(files, words, given, settings) if files else jobs_from_options(words, given, settings)
     how = Sending(following=following, waiting=waiting, halted=halted, dry_run=dry_run, output=output)
     return send(ctx, jobs, how)
 
@@ -153,7 +162,7 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
         _print_requests([job.spec for job in jobs], settings, how.output)
         return 0
     if how.following and len(jobs) > 1:
-        raise click.UsageError(f"--follow takes one job, and the file holds {len(jobs)}", ctx)
+        raise click.UsageError(f"--follow takes one job, and there are {len(jobs)}", ctx)
     clients = [connect(ctx, tenant=job.spec.tenant) for job in jobs]
     for client, job in zip(clients, jobs, strict=True):
         for document in job.objects_json:

@@ -12,7 +12,7 @@ from gangline.cli.connection import chosen_settings, connect, spoken
 from gangline.cli.curves import Against, Curve, curve_of
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.job_sources import in_active_environment
-from gangline.cli.options import Output, output_option, tenant_option
+from gangline.cli.options import Output, complete_files, output_option, tenant_option
 from gangline.cli.sweep_following import finish_sweep, follow_sweep
 from gangline.cli.sweep_table import (
     SWEEP_HEADINGS,
@@ -34,7 +34,13 @@ _sweep = click.argument("sweep", metavar="NAME")
 
 
 @click.group("sweep", invoke_without_command=True)
-@click.option("-f", "--file", metavar="FILE", help="Submit the sweep in this file; '-' is standard input.")
+@click.option(
+    "-f",
+    "--file",
+    metavar="FILE",
+    help="Submit the sweep in this file; '-' is standard input.",
+    shell_complete=complete_files,
+)
 @click.option("--name", metavar="NAME", help="Call it this instead of what the file says.")
 @click.option(
     "--follow", "following", is_flag=True, help="Show the trials until the end; exits with 0 if all completed."

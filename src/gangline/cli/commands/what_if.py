@@ -8,8 +8,8 @@ import click
 from gangline.cli import table, terminal
 from gangline.cli.connection import connect
 from gangline.cli.documents import json_text
-from gangline.cli.job_sources import jobs_from_file
-from gangline.cli.options import Output, output_option
+from gangline.cli.job_sources import jobs_from_files
+from gangline.cli.options import Output, complete_files, output_option
 from gangline.cli.outlook import moment_text, state_of
 from gangline.model import JobId
 from gangline.settings import Settings
@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 
 @click.command("what-if")
-@click.option("-f", "--file", metavar="FILE", help="Jobs not yet submitted, from a file or, with '-', standard input.")
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    help="Jobs not yet submitted, from a file or, with '-', standard input; repeatable.",
+    shell_complete=complete_files,
+)
 @click.option(
     "--add-nodes",
     "described",
@@ -29,21 +37,21 @@ if TYPE_CHECKING:
 )
 @output_option(Output.TABLE, Output.JSON)
 @click.pass_context
-def command(ctx: click.Context, file: str | None, described: tuple[str, ...], output: str) -> None:
+def command(ctx: click.Context, files: tuple[str, ...], described: tuple[str, ...], output: str) -> None:
     """Say what would happen if a job were submitted or nodes were added; nothing is.
 
     \b
     gangline what-if -f job.yaml
     gangline what-if -f job.yaml --add-nodes 8x8xh200
     """
-    if file is None and not described:
+    if not files and not described:
         raise click.UsageError("give a job with --file, or nodes with --add-nodes", ctx)
     # The simulator brings the whole service with it, which most commands do not need.
     from gangline.scheduling import policies_from
     from gangline.simulator import parse_nodes, what_if
 
     settings = Settings.load()
-    jobs = () if file is None else jobs_from_file(file, (), {}, settings)
+    jobs = jobs_from_files(files, (), {}, settings)
     state = state_of(connect(ctx))
     answer = what_if(
         state,
