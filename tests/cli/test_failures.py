@@ -136,6 +136,11 @@ def test_a_standard_error_that_is_closed_leaves_data_alone(shell: Shell) -> None
     assert (done.returncode, done.stdout) == (3, "")
 
 
+def test_a_list_says_when_there_are_more_jobs_than_it_shows(here: Here, two_jobs: None) -> None:
+    assert "--limit shows them" in here("list", "--limit", "1")[2]
+    assert "--limit" not in here("list", "--limit", "10000")[2]
+
+
 def test_jobs_of_several_files_are_read_together(here: Here, tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / name).write_text(f"metadata: {{name: {name}}}\nspec: {{command: 'true'}}\n")

@@ -40,11 +40,14 @@ def command(
         changes = client.watch_all(text=text, phases=wanted, queue=queue, labels=labelled, limit=limit)
         print_changes(changes, output)
         return
-    jobs = client.list(text=text, phases=wanted, queue=queue, labels=labelled, limit=limit)
-    if not jobs and output in ("table", "wide", "arena"):
+    # One more than is shown tells whether there are more.
+    found = client.list(text=text, phases=wanted, queue=queue, labels=labelled, limit=limit + 1)
+    if not found and output in ("table", "wide", "arena"):
         terminal.say("no jobs")
         return
     if output == Output.ARENA:
-        print_list(jobs)
+        print_list(found[:limit])
     else:
-        print_jobs(jobs, output)
+        print_jobs(found[:limit], output)
+    if len(found) > limit:
+        terminal.say("there are more jobs; --limit shows them")
