@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangline.errors import ConflictError
+from gangline.errors import ConflictError, NotFoundError
 from gangline.sdk import Client, Explanation
 from tests.cli.conftest import Here, Shell
 
@@ -191,6 +191,15 @@ def test_a_job_that_starts_while_it_is_looked_at_is_no_conflict(here: Here, monk
         here("submit", "--name", f"brief-{command}", "--cpu", "10000", "--", "true")
         code, shown, _ = here(command, f"brief-{command}")
         assert (code, want in shown) == (0, True)
+
+
+def test_watching_events_ends_quietly_with_the_job(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(client: Client, job: str, **_: object) -> None:
+        raise NotFoundError("job", job)
+
+    here("submit", "--name", "fleeting", "--halted", "--", "true")
+    monkeypatch.setattr(Client, "events", gone)
+    assert here("events", "--watch", "fleeting") == (0, "", "")
 
 
 def test_reported_numbers_are_shown(shell: Shell, here: Here) -> None:

@@ -1,9 +1,10 @@
-"""Leaving a job that is waited for."""
+"""Leaving a job that is waited for, and a job that leaves."""
 
 import click
 import pytest
 
 from gangline.cli.following import finish
+from gangline.errors import NotFoundError
 from gangline.model import Job
 from gangline.testing.builders import make_job
 
@@ -13,6 +14,18 @@ class Impatient:
 
     def wait(self, *_: object, **__: object) -> Job:
         raise KeyboardInterrupt
+
+
+class TooLate:
+    """A client whose job was deleted meanwhile."""
+
+    def wait(self, job: str, **_: object) -> Job:
+        raise NotFoundError("job", job)
+
+
+def test_a_job_that_is_deleted_while_it_is_waited_for_has_not_succeeded(capsys: pytest.CaptureFixture[str]) -> None:
+    assert finish(TooLate(), make_job()) == 1  # type: ignore[arg-type]  # the fake
+    assert capsys.readouterr().err == "mnist is deleted\n"
 
 
 @pytest.mark.parametrize(("context", "words"), [("", "gangline"), ("prod", "gangline --context prod")])

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gangline.cli.patient_client import LogMarks
+from gangline.cli.patient_client import LogMarks, PatientClient
 from gangline.cli.reconnecting import Bridge, unbroken
-from gangline.errors import UnreachableError, WaitTimeoutError
-from gangline.model import ReplicaId, RoleName, Timestamp
-from gangline.sdk import LogLine
+from gangline.errors import NotFoundError, UnreachableError, WaitTimeoutError
+from gangline.model import Job, ReplicaId, RoleName, Timestamp
+from gangline.sdk import Change, Client, LogLine
 from gangline.sdk.background import running_process
+from gangline.testing.builders import make_job
 from tests.cli.conftest import Shell
 
 GATED = "echo one; until [ -e {gate} ]; do sleep 0.02; done; echo two; echo three; exit 7"
@@ -115,6 +116,33 @@ def test_replicas_and_attempts_are_read_each_on_its_own() -> None:
 def test_a_tail_stays_a_tail_after_a_gap() -> None:
     old_and_new = [line("old", 1.0), line("new", 9.0)]
     assert texts(LogMarks().unread(iter(old_and_new), floor=Timestamp(5.0))) == ["new"]
+
+
+def test_a_list_goes_on_after_a_gap_with_what_is_new(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    old, new = (Change(job_id=job.id, job=job) for job in (make_job(), make_job(job_id="job-2")))
+
+    def broken() -> Iterator[Change]:
+        yield old
+        raise UnreachableError("the connection broke")
+
+    streams = iter((broken(), iter((old, new))))
+    monkeypatch.setattr(Client, "watch_all", lambda *_, **__: next(streams))
+    monkeypatch.setattr(Client, "list", lambda *_, **__: ())
+    seen = PatientClient(f"unix:{tmp_path}/nobody").watch_all()
+    assert [next(seen), next(seen)] == [old, new]
+
+
+def test_output_ends_quietly_with_a_job_that_is_deleted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answers = iter((make_job(),))
+
+    def get(client: Client, job: str) -> Job:
+        if (found := next(answers, None)) is None:
+            raise NotFoundError("job", job)
+        return found
+
+    monkeypatch.setattr(Client, "get", get)
+    monkeypatch.setattr(Client, "logs", lambda *_, **__: iter((line("one", 1.0),)))
+    assert texts(PatientClient(f"unix:{tmp_path}/nobody").logs("mnist", follow=True)) == ["one"]
 
 
 def start(shell: Shell, *arguments: str) -> subprocess.Popen[str]:

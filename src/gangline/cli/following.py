@@ -52,7 +52,11 @@ def _going_on(job: Job) -> Iterator[None]:
 
 
 def _end_of(client: Client, job: Job) -> int:
-    ended = client.wait(job.id, phases=FINAL_PHASES | {Phase.HALTED})
+    try:
+        ended = client.wait(job.id, phases=FINAL_PHASES | {Phase.HALTED})
+    except NotFoundError:
+        terminal.say(f"{job.name} is deleted")
+        return _FAILURE
     terminal.say(f"{ended.name} is {ended.phase} ({reason_text(ended)})")
     return exit_code_of_job(ended)
 

@@ -1,14 +1,16 @@
 """The command line's client: the client of the SDK, whose streams outlive a restart of the service."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from gangline.cli import terminal
 from gangline.cli.reconnecting import Bridge, unbroken
 from gangline.errors import NotFoundError
-from gangline.model import Phase, ReplicaId, Tenant, Timestamp
+from gangline.model import Job, JobId, Phase, ReplicaId, Tenant, Timestamp
 from gangline.sdk import Change, Client, LogLine, SweepStatus
 from gangline.sdk.exchange import Exchange
 from gangline.sdk.sweeps import Sweeps
@@ -96,6 +98,27 @@ class PatientClient(Client):
             deadline=deadline,
         )
 
+    def watch_all(
+        self,
+        *,
+        queue: str | None = None,
+        phases: Collection[Phase] = (),
+        labels: Mapping[str, str] | None = None,
+        text: str | None = None,
+        limit: int = 100,
+    ) -> Iterator[Change]:
+        """Return the newest jobs and then every change; after a gap, what has changed meanwhile."""
+        begin = partial(super().watch_all, queue=queue, phases=phases, labels=labels, text=text, limit=limit)
+        told: dict[JobId, Job] = {}
+        for change in unbroken(begin(), again=begin, over=self._never_over, bridge=self._bridge):
+            if change.job is None:
+                told.pop(change.job_id, None)
+            elif told.get(change.job_id) == change.job:
+                continue
+            else:
+                told[change.job_id] = change.job
+            yield change
+
     def logs(
         self,
         job: str,
@@ -117,11 +140,13 @@ class PatientClient(Client):
         # With a tail, what a silent replica wrote before this command was left out on purpose.
         floor = began if tail is not None else since or _ALWAYS
         output = _Output(job=job, role=role, index=index, attempt=attempt, since=floor)
-        return unbroken(
-            marks.unread(lines),
-            again=lambda: self._follow_again(output, marks, first_attempt, floor),
-            over=lambda: self._rests(job) or attempt is not None,
-            bridge=self._bridge,
+        return _until_gone(
+            unbroken(
+                marks.unread(lines),
+                again=lambda: self._follow_again(output, marks, first_attempt, floor),
+                over=lambda: self._rests(job) or attempt is not None,
+                bridge=self._bridge,
+            )
         )
 
     def _follow_again(
@@ -168,6 +193,11 @@ class PatientClient(Client):
             return True
         return False
 
+    def _never_over(self) -> bool:
+        """Whether there will be no more jobs; to be asked, the service must be there."""
+        self.list(limit=1)
+        return False
+
 
 class _PatientSweeps(Sweeps):
     """The sweeps of a patient client."""
@@ -193,6 +223,12 @@ class _PatientSweeps(Sweeps):
         except NotFoundError:
             return True
         return False
+
+
+def _until_gone(lines: Iterator[LogLine]) -> Iterator[LogLine]:
+    """Return lines until their job is deleted: its output ends with it."""
+    with suppress(NotFoundError):
+        yield from lines
 
 
 def _left(deadline: float | None) -> float | None:

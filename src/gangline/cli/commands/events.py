@@ -7,6 +7,7 @@ from gangline.cli.commands.describe import event_rows
 from gangline.cli.connection import connect
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.options import Output, job_argument, output_option, tenant_option
+from gangline.errors import NotFoundError
 from gangline.sdk import Client, JournalRecord
 
 _HEADINGS = ("AT", "REASON", "REPLICA", "MESSAGE")
@@ -40,7 +41,10 @@ def _watch(client: Client, job: str, output: str) -> None:
     for change in client.watch(job):
         if change.job is None:
             return
-        records = client.events(change.job_id, after=last)
+        try:
+            records = client.events(change.job_id, after=last)
+        except NotFoundError:
+            return  # it was deleted since it changed
         _print(records, output, heading=last == 0)
         last = records[-1].number if records else last
 
