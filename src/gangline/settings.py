@@ -182,7 +182,12 @@ def _sizes(raw: object, file: str | None) -> dict[str, Resources]:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    return {name: parse_setting(name, value, file=str(path)) for name, value in read_config(path).items()}
+    written = read_config(path)
+    try:
+        return {name: parse_setting(name, value, file=str(path)) for name, value in written.items()}
+    except InvalidInputError as error:
+        error.add_note("'gangline config set NAME VALUE' or 'gangline config unset NAME' mends the file")
+        raise
 
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:

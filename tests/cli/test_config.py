@@ -61,7 +61,8 @@ def test_a_text_of_digits_stays_text(fresh_here: Here) -> None:
 @pytest.mark.parametrize("line", ["newer: 1", "nodes: many"], ids=["a name", "a value"])
 def test_what_no_command_accepts_can_be_taken_out_of_the_file(fresh_here: Here, fresh_shell: Shell, line: str) -> None:
     fresh_shell.settings.config_file.write_text(f"{line}\ntenant: vision\n")
-    assert fresh_here("config", "view")[0] == 2
+    code, _, complaint = fresh_here("config", "view")
+    assert (code, "hint: 'gangline config set NAME VALUE' or 'gangline config unset NAME'" in complaint) == (2, True)
     assert out(fresh_here, "config", "path")
     out(fresh_here, "config", "unset", line.partition(":")[0])
     assert out(fresh_here, "config", "get", "tenant") == "vision\n"

@@ -4,6 +4,7 @@ import re
 
 from gangline.errors import InvalidInputError
 from gangline.model import Resources, Timestamp
+from gangline.model.spec import MOST_SECONDS
 
 _UNITS = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+|\d+(?:\.\d+)?")
@@ -48,7 +49,10 @@ def read_duration(text: str, option: str) -> float:
     """Read 90, 90s, 1h30m or 7d as seconds."""
     if not _DURATION.fullmatch(text):
         raise InvalidInputError(f"'{text}' is no duration", field=option, expected="for example 90s, 1h30m or 7d")
-    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    if seconds > MOST_SECONDS:
+        raise InvalidInputError("the time is too long", field=option, expected="at most 100 years")
+    return seconds
 
 
 def cpu(millis: int) -> str:
