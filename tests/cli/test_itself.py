@@ -1,15 +1,24 @@
 """Commands about Gangline itself, and what starting it costs."""
 
+import asyncio
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from gangline import __version__
 from gangline.cli.lazy import COMMANDS
+from gangline.cli.main import cli
+from gangline.compose.local import Service
+from gangline.errors import ConflictError
+from gangline.sdk.background import running_process
 from tests.cli.conftest import Here, Shell
 
 NAMES = [name for section in COMMANDS.values() for name in section]
@@ -100,12 +109,25 @@ def test_the_doctor_tells_of_a_directory_open_to_others(fresh_shell: Shell) -> N
     assert "fix: chmod 700" in done.stdout
 
 
+def test_a_second_service_of_one_home_says_where_the_first_is(shell: Shell, tmp_path: Path) -> None:
+    first = f"(process {running_process(shell.settings.socket)}, at unix:{shell.settings.socket})"
+    second = replace(shell.settings, runtime_directory=tmp_path / "elsewhere")
+    with pytest.raises(ConflictError, match=re.escape(first)):
+        asyncio.run(Service(second).run())
+
+
 @pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(here: Here, shell_name: str) -> None:
     assert "_GANGLINE_COMPLETE" in here("completion", shell_name)[1]
 
 
-def test_commands_jobs_and_files_are_completed(shell: Shell) -> None:
+@pytest.mark.parametrize("words", [("submit", "-f"), ("submit", "--", "python"), ("what-if", "-f"), ("sweep", "-f")])
+def test_the_shell_completes_names_of_files(words: tuple[str, ...]) -> None:
+    (item,) = ShellComplete(cli, {}, "gangline", "_GANGLINE_COMPLETE").get_completions(list(words), "jo")
+    assert (item.type, item.value) == ("file", "jo")
+
+
+def test_commands_and_jobs_are_completed(shell: Shell) -> None:
     shell.run("submit", "--name", "completed", "--halted", "--", "true")
 
     def completed(*words: str) -> list[str]:
@@ -115,5 +137,3 @@ def test_commands_jobs_and_files_are_completed(shell: Shell) -> None:
     assert completed("sub") == ["plain,submit"]
     assert "plain,completed" in completed("get", "compl")
     assert completed("--tenant", "other", "get", "compl") == []
-    assert completed("--context", "elsewhere", "get", "compl") == []
-    assert completed("submit", "-f", "jo") == completed("submit", "--", "python", "jo") == ["file,jo"]

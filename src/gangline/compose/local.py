@@ -46,7 +46,7 @@ class Service:
         stop = stop or asyncio.Event()
         private_directory(settings.home)
         private_directory(settings.runtime_directory)
-        with _only_one(settings.home / "service.lock"):
+        with _only_one(settings.home / "service.lock", settings.socket):
             store = await open_store(settings)
             try:
                 await self._serve(store, make_engine(settings), ready, stop)
@@ -152,13 +152,19 @@ def serve_forever(settings: Settings, *, ready: Callable[[], None] | None = None
 
 
 @contextlib.contextmanager
-def _only_one(lock: Path) -> Iterator[None]:
-    with lock.open("a") as held:
+def _only_one(lock: Path, socket: Path) -> Iterator[None]:
+    """Hold the lock of a home, and say in it who holds it: whoever has another runtime directory finds no socket."""
+    with lock.open("ab", buffering=0) as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ConflictError(
-                f"another service already runs on {lock.parent}; stop it first ('gangline server stop', or close() on "
-                "the client that embeds it)"
-            ) from error
+            raise ConflictError(f"another service already runs on {lock.parent}{_holder(lock)}") from error
+        with contextlib.suppress(OSError):  # on a full disk nobody is told; the lock holds all the same
+            held.truncate(0)
+            held.write(f"process {os.getpid()}, at unix:{socket}".encode())
         yield
+
+
+def _holder(lock: Path) -> str:
+    told = lock.read_text(encoding="utf-8", errors="replace")
+    return f" ({told}); end that process, its jobs go on, or name it with --server" if told else ""
