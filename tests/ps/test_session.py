@@ -365,6 +365,19 @@ def test_a_worker_that_cannot_keep_its_pushes_goes_on_and_counts_them(
         np.testing.assert_array_equal(session.parameters["w"], np.full(4, -10.0))
 
 
+def test_a_server_without_blocks_has_no_worker_wait_for_its_snapshots(tmp_path: Path) -> None:
+    addresses = tuple(free_address() for _ in range(2))
+    settings = ps.Settings(learning_rate=1.0, snapshot_seconds=0.05)
+    with (
+        running_server_threads(addresses, addresses, settings, tmp_path),
+        ps.connect({"w": np.zeros(4)}, replica=make_replica(addresses), limits=ps.Limits(retained_bytes=1)) as session,
+    ):
+        for _ in range(10):
+            session.push_pull({"w": np.ones(4)})
+        np.testing.assert_array_equal(session.parameters["w"], np.full(4, -10.0))
+        assert session._servers.log.dropped == 0
+
+
 def test_moving_blocks_carries_the_optimizers_state() -> None:
     lead, second = free_address(), free_address()
     settings = ps.Settings(optimizer="momentum", learning_rate=1.0)

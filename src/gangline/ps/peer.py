@@ -89,6 +89,8 @@ class Peer:
         if self._received < len(self._groups):
             return True
         self.confirmed = self._push.sequence
+        if not self._groups:
+            self.durable = self.confirmed  # a server without blocks has nothing to keep
         return False
 
     def outcome(self) -> PushOutcome:

@@ -20,7 +20,6 @@ from gangline.ps.errors import (
     NoMapError,
     NotLeadError,
     OldMapError,
-    ParameterServerError,
     ServerLostError,
     UnknownWorkerError,
 )
@@ -252,11 +251,11 @@ class ServerGroup:
             self._lose(peer)
         except (OldMapError, MissingBlocksError):
             # More replies may be under way on this link: begin again on a new one, and settle there what is missing.
-            peer.close()
-            peer.tried_at = 0.0
+            _hang_up([peer])
             self._must_repair = True
-        except ParameterServerError:
-            peer.close()
+        except BaseException:
+            # Replies may be under way on the other links too: whoever goes on after this begins again on new ones.
+            _hang_up(self.peers)
             self.log.discard_last()
             raise
         return None
@@ -362,10 +361,18 @@ class ServerGroup:
                 self.log.drop(confirmed)  # nothing else helps: nothing is to be kept, or a disk does not take it
 
     def _persist(self, sequence: int) -> None:
-        asked = [peer for peer in self.peers if self._try(peer, peer.send_persist, sequence)]
+        behind = [peer for peer in self.peers if peer.durable < sequence]
+        asked = [peer for peer in behind if self._try(peer, peer.send_persist, sequence)]
         for peer in asked:
             self._try(peer, peer.receive_persisted)
         self.log.forget(min(peer.durable for peer in self.peers))
 
     def _all_up(self) -> bool:
         return all(peer.link for peer in self.peers)
+
+
+def _hang_up(peers: Sequence[Peer]) -> None:
+    """Close links to servers that are not away: they are dialled again at once."""
+    for peer in peers:
+        peer.close()
+        peer.tried_at = 0.0
