@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.ps.blocks import BlockMap, Tensor, check_same, describe, image_bytes, image_views, respread, spread
+from gangline.ps.blocks import (
+    BlockMap,
+    Tensor,
+    _best_to_move,
+    check_same,
+    describe,
+    image_bytes,
+    image_views,
+    respread,
+    spread,
+)
 from gangline.ps.errors import ShapeMismatchError, UnknownNameError
 
 sizes = st.lists(st.integers(1, 5000), min_size=1, max_size=8)
@@ -59,6 +69,22 @@ def test_blocks_of_a_server_that_leaves_go_to_the_others() -> None:
     assert later.owned_by(0) == tuple(range(len(later.blocks)))
 
 
+def test_ten_thousand_small_tensors_are_levelled_among_servers() -> None:
+    current = spread(make_tensors(*[3] * 10_000), ["a"])
+    later = respread(current, ["a", "b", "c"])
+
+    assert sorted(len(later.owned_by(server)) for server in range(3)) == [3333, 3333, 3334]
+
+
+@given(sizes=st.lists(st.integers(1, 300), max_size=30), gap=st.integers(0, 400))
+def test_the_block_that_moves_is_the_one_that_narrows_the_gap_most(sizes: list[int], gap: int) -> None:
+    held = sorted((size, number) for number, size in enumerate(sizes))
+    narrowing = [(max(size, gap - size), number, size) for size, number in held if size < gap]
+    place = _best_to_move(held, gap)
+
+    assert (None if place is None else (held[place][1], held[place][0])) == (min(narrowing)[1:] if narrowing else None)
+
+
 def test_views_share_the_memory_of_the_image() -> None:
     tensors = describe({"a": np.zeros((2, 3), np.float32), "b": np.zeros(5, np.float64)})
     image = memoryview(bytearray(image_bytes(tensors)))
@@ -89,6 +115,12 @@ def test_a_model_that_differs_is_refused_by_name(
 def test_whole_numbers_cannot_be_trained() -> None:
     with pytest.raises(ShapeMismatchError, match="int64"):
         describe({"a": np.zeros(3, np.int64)})
+
+
+@pytest.mark.parametrize("name", [0, ("layer", "weight")], ids=["a number", "a path"])
+def test_names_that_are_no_strings_are_refused(name: object) -> None:
+    with pytest.raises(UnknownNameError, match="names are strings"):
+        describe({name: np.zeros(3)})
 
 
 def test_a_model_without_parameters_is_refused() -> None:
