@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -76,6 +76,21 @@ def find_optimizer(name: str) -> Optimizer:
     if not callable(found):
         raise SettingsError(f"optimizer {name!r} is not a function")
     return cast(Optimizer, found)
+
+
+def state_arrays(state: Mapping[Any, object]) -> State:
+    """What a user's optimizer keeps, as arrays for snapshots and other servers; TypeError for what they cannot hold."""
+    kept: State = {}
+    for name, value in state.items():
+        array = np.asarray(value)
+        if not isinstance(name, str) or name == "value":
+            raise TypeError(f"state {name!r}: names are strings, and 'value' is taken")
+        if array.ndim > 1 or array.dtype.kind not in "biuf":
+            raise TypeError(
+                f"state {name!r} is {array.dtype} {array.shape}; kept are numbers and flat arrays of numbers"
+            )
+        kept[name] = array
+    return kept
 
 
 def _pieces(size: int) -> Iterator[slice]:

@@ -35,7 +35,7 @@ from gangline.ps.messages import (
     Push,
     Pushed,
 )
-from gangline.ps.optimizers import State
+from gangline.ps.optimizers import BUILT_IN, State, state_arrays
 from gangline.ps.settings import NonFinitePolicy
 
 Identity = tuple[int, int]  # incarnation and sequence: ordered as pushes are
@@ -229,11 +229,12 @@ class Store:
         if gradient.size != block.value.size:
             raise ShapeMismatchError(f"block {block.number} has {block.value.size} elements, not {gradient.size}")
         block.make_writable()
-        rate = self.agreement.training.learning_rate * scale
+        state = dict(block.state)  # what it keeps counts when it can be kept
+        name, rate = self.agreement.training.optimizer, self.agreement.training.learning_rate * scale
         try:
-            self.agreement.optimizer(block.value, gradient, block.state, rate)
+            self.agreement.optimizer(block.value, gradient, state, rate)
+            block.state = state if name in BUILT_IN else state_arrays(state)
         except Exception as error:
-            name = self.agreement.training.optimizer
             raise OptimizerError(f"optimizer {name!r} failed: {type(error).__name__}: {error}") from error
         block.version += 1
         self.changes += 1
