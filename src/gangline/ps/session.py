@@ -109,14 +109,16 @@ class Session:
         plan = ShardPlan(examples, size, epochs)
         self._remember(plan, None)
         while not runtime.stopping():
-            grant = self._servers.ask_lead(lambda: m.TakeShard(*self._who, plan))
+            with self.statistics.spending("wait"):
+                grant = self._servers.ask_lead(lambda: m.TakeShard(*self._who, plan))
             assert isinstance(grant, m.ShardGrant)
             if grant.shard is None:
                 return
             self._remember(plan, grant.shard)
             shard = Shard(grant.shard, self._indices(plan, grant.shard, seed))
             yield shard
-            self._finish(plan, shard)
+            with self.statistics.spending("wait"):
+                self._finish(plan, shard)
 
     def progress(self) -> m.Progress:
         """How far all workers together are."""
@@ -165,13 +167,13 @@ class Session:
         return self._servers.join_request.worker, self._servers.joined.incarnation
 
     def _step(self, gradients: Mapping[str, object], *, loss: float | None, scale: float, pull: bool) -> None:
-        self.statistics.begin_step()
         if self._heartbeat:
             self._heartbeat.check()
         if not math.isfinite(scale):
             raise SettingsError(f"scale must be a finite number, not {scale}: it would spoil everybody's values")
         flat = self._flatten(gradients)
         norm = _norm(flat)
+        self.statistics.begin_step()  # now and not before: a framework may compute a gradient only when it is looked at
         staleness = 0
         if self._may_send(norm):
             self._sequence += 1

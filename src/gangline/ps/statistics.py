@@ -33,12 +33,14 @@ class StepStatistics:
 
     @contextmanager
     def spending(self, part: str) -> Iterator[None]:
-        """Count the time of the block as one part."""
+        """Count the time of the block as one part, and not as computing when it lies between two steps."""
         began = time.perf_counter()
         try:
             yield
         finally:
-            self._add(part, time.perf_counter() - began)
+            spent = time.perf_counter() - began
+            self._add(part, spent)
+            self._left_at += spent
 
     def end_step(self, *, step: int, staleness: int, gradient_norm: float, loss: float | None) -> None:
         """A step is over."""
