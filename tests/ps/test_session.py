@@ -122,6 +122,21 @@ def test_arrays_of_other_frameworks_are_taken_through_dlpack() -> None:
         np.testing.assert_array_equal(session.parameters["b"], np.full(5, 1.5))
 
 
+class UnseenArray:
+    """What NumPy has no word for, such as bfloat16."""
+
+    def __dlpack__(self, **options: object) -> object:
+        raise BufferError("Unsupported dtype")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def test_an_array_that_numpy_cannot_see_is_refused_by_name() -> None:
+    with pytest.raises(ps.ShapeMismatchError, match=r"'w' \(UnseenArray\).*Unsupported dtype"):
+        ps.connect({"b": np.zeros(3), "w": UnseenArray()})
+
+
 def bsp_run(addresses: tuple[str, ...], steps: int) -> bytes:
     """Two workers under bsp; the final values to the bit."""
     sessions = [ps.connect(make_model(), replica=make_replica(addresses, index)) for index in range(2)]

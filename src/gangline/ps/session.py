@@ -197,7 +197,7 @@ class Session:
             if name not in gradients:
                 raise ShapeMismatchError(f"no gradient for parameter {name!r}")
             tensor = self._tensors[number]
-            array = as_array(gradients[name])
+            array = as_array(name, gradients[name])
             if array.shape != tensor.shape or array.dtype != np.dtype(tensor.dtype):
                 want = f"{np.dtype(tensor.dtype)} {tensor.shape}"
                 raise ShapeMismatchError(f"the gradient of {name!r} is {array.dtype} {array.shape}, not {want}")
@@ -248,7 +248,7 @@ def connect(
     they were given none, and must agree with theirs otherwise; without `settings`, whatever the servers do is right.
     """
     here = replica or runtime.current()
-    arrays = {name: as_array(value) for name, value in model.items()}
+    arrays = {name: as_array(name, value) for name, value in model.items()}
     tensors = describe(arrays)
     image = SharedImage.create(image_bytes(tensors))
     for name, view in image_views(image.values, tensors).items():
@@ -292,13 +292,17 @@ def _heartbeat(servers: ServerGroup, dial: Callable[[str], Link]) -> Heartbeat:
     return heartbeat
 
 
-def as_array(value: object) -> Array:
-    """View an array of any framework as NumPy's, without a copy where the memory can be shared."""
+def as_array(name: str, value: object) -> Array:
+    """View a parameter of any framework as NumPy's, without a copy where the memory can be shared."""
     if isinstance(value, np.ndarray):
         return value
-    if hasattr(value, "__dlpack__"):
-        return cast(Array, np.from_dlpack(value))
-    return np.asarray(value)
+    try:
+        return cast(Array, np.from_dlpack(value)) if hasattr(value, "__dlpack__") else np.asarray(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        # bfloat16, a tensor on a GPU, one that requires gradients: the frameworks do not say which tensor they mean.
+        raise ShapeMismatchError(
+            f"{name!r} ({type(value).__name__}) cannot be seen as a NumPy array: {error}"
+        ) from error
 
 
 def _norm(flat: Mapping[int, Array]) -> float:
