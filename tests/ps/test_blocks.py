@@ -15,6 +15,7 @@ from gangline.ps.blocks import (
     describe,
     image_bytes,
     image_views,
+    readdressed,
     respread,
     spread,
 )
@@ -83,6 +84,24 @@ def test_the_block_that_moves_is_the_one_that_narrows_the_gap_most(sizes: list[i
     place = _best_to_move(held, gap)
 
     assert (None if place is None else (held[place][1], held[place][0])) == (min(narrowing)[1:] if narrowing else None)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "want_servers", "want_version"),
+    [
+        pytest.param(("a", "b"), ("a", "b"), ("a", "b"), 1, id="the same addresses"),
+        pytest.param(("a", "b"), ("b", "c"), ("b", "c"), 2, id="others, one of which was somebody else's"),
+        pytest.param(("a", "b"), ("x", "y", "z"), ("x", "y"), 2, id="one more server"),
+        pytest.param(("a",), ("x", "y"), ("x", "b"), 1, id="one that the old list does not know"),
+        pytest.param((), ("x", "y"), ("a", "b"), 1, id="no old list"),
+    ],
+)
+def test_servers_are_known_again_by_their_place_in_the_list(
+    before: tuple[str, ...], now: tuple[str, ...], want_servers: tuple[str, ...], want_version: int
+) -> None:
+    later = readdressed(spread(make_tensors(30, 30), ["a", "b"]), before, now)
+
+    assert (later.servers, later.version) == (want_servers, want_version)
 
 
 def test_views_share_the_memory_of_the_image() -> None:

@@ -144,6 +144,19 @@ def respread(current: BlockMap, servers: Sequence[str]) -> BlockMap:
     return BlockMap(current.version + 1, tuple(servers), current.tensors, blocks)
 
 
+def readdressed(known: BlockMap, before: Sequence[str], now: Sequence[str]) -> BlockMap:
+    """The map after a job's servers got other addresses: each is the one at its old place in the job's list.
+
+    It is a new version, unless the list does not say where all its servers are now: one that came later knows more.
+    """
+    moved = dict(zip(before, now, strict=False))
+    servers = tuple(moved.get(address, address) for address in known.servers)
+    if servers == known.servers:
+        return known
+    complete = all(address in moved for address in known.servers)
+    return msgspec.structs.replace(known, version=known.version + complete, servers=servers)
+
+
 def check_same(declared: Sequence[Tensor], held: Sequence[Tensor]) -> None:
     """Refuse a model that differs from the one the servers hold, naming the first difference."""
     known = {tensor.name: tensor for tensor in held}

@@ -32,7 +32,8 @@ class Coordinator:
 
     def __init__(self, address: str, servers: tuple[str, ...], agreement: Agreement, *, lease_seconds: float) -> None:
         self._address = address
-        self._servers = servers
+        self.servers = servers
+        """The addresses of the job's servers, in their order, as they were when this one started."""
         self._agreement = agreement
         self._lease_seconds = lease_seconds
         self._state = LeadState()
@@ -58,7 +59,7 @@ class Coordinator:
     @property
     def leads(self) -> bool:
         """Whether this server is the first of the newest map that it knows."""
-        servers = self._state.map.servers if self._state.map else self._servers
+        servers = self._state.map.servers if self._state.map else self.servers
         return servers[0] == self._address
 
     @property
@@ -69,7 +70,7 @@ class Coordinator:
     def may_answer(self) -> bool:
         """Whether questions for the lead are answered now; False when they must wait. Refuses them elsewhere."""
         if not self.leads:
-            first = self._state.map.servers[0] if self._state.map else self._servers[0]
+            first = self._state.map.servers[0] if self._state.map else self.servers[0]
             raise NotLeadError(f"{self._address} does not lead the training: {first} does")
         return not self._silent
 
@@ -92,7 +93,7 @@ class Coordinator:
         elif not join.observer:
             self._agreement.settle(self._agreement.training)  # neither side says anything: the defaults hold
         if self._state.map is None:
-            self._state.map = spread(join.tensors, self._servers)
+            self._state.map = spread(join.tensors, self.servers)
         check_same(join.tensors, self._state.map.tensors)
         incarnation = self._incarnation(join)
         clock = max(join.clock, self._slowest()) if not join.incarnation else join.clock

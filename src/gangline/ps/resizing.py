@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Protocol
@@ -51,7 +51,7 @@ def spread_over(servers: Sequence[str], dial: Dial) -> int:
     """See resize."""
     with ExitStack() as open_links:
         links = _Links(dial, open_links)
-        newest = _newest_map(servers, links)
+        newest = _newest(_known_maps(servers, links))
         if newest is None:
             raise ServerLostError(f"none of {', '.join(servers)} takes part in a training")
         reply = ask(links.to(newest.servers[0]), m.ProposeServers(tuple(servers), MOVE_SECONDS))
@@ -71,10 +71,14 @@ def announce(address: str, servers: Sequence[str], *, job: str) -> None:
         try:
             with ExitStack() as open_links:
                 links = _Links(dial, open_links)
-                newest = _newest_map(servers, links)
+                known = _known_maps(servers, links)
+                newest = _newest(known)
                 if newest:
                     ask(links.to(address), m.Adopt(newest))
                 ask(links.to(address), m.Withdraw())
+                for other, outdated in known.items():
+                    if newest and outdated.version < newest.version:
+                        _tell(other, links, m.Adopt(newest))  # it may look for this one at an old address
             if newest and address not in newest.servers:
                 logger.info("joined under map %d", spread_over([*newest.servers, address], dial))
             if newest or address == servers[0]:
@@ -101,15 +105,19 @@ class _Links:
         return self._links[address]
 
 
-def _newest_map(servers: Iterable[str], links: _Links) -> BlockMap | None:
-    """The newest map that any of these servers knows; None when no server can be reached or none knows any."""
-    known = []
+def _known_maps(servers: Iterable[str], links: _Links) -> dict[str, BlockMap]:
+    """The newest map that each of these servers knows; those that cannot be reached or know none are left out."""
+    known = {}
     for address in servers:
         try:
-            known.append(ask_map(links.to(address)))
+            known[address] = ask_map(links.to(address))
         except (OSError, NoMapError) as error:
             logger.debug("%s knows no map: %s", address, error)
-    return max(known, key=lambda known: known.version, default=None)
+    return known
+
+
+def _newest(known: Mapping[str, BlockMap]) -> BlockMap | None:
+    return max(known.values(), key=lambda known: known.version, default=None)
 
 
 def _move(current: BlockMap, proposed: BlockMap, links: _Links) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from gangline.ps.blocks import Array
+from gangline.ps.blocks import Array, readdressed
 from gangline.ps.coordinator import Coordinator
 from gangline.ps.lead_state import LeadState
 from gangline.ps.messages import MovedBlock
@@ -32,6 +32,7 @@ class SnapshotState(msgspec.Struct, array_like=True):
     handled: dict[str, Identity]
     lead: LeadState
     training: Training | None
+    servers: tuple[str, ...] = ()
 
 
 class Snapshots:
@@ -64,6 +65,9 @@ class Snapshots:
             self._store.install(block, [arrays[f"{block.number}.{name}"] for name in names])
         self._store.map_version = state.map_version
         self._store.handled = dict(state.handled)
+        if state.lead.map:
+            # A job that was halted, or begins another attempt, may find its servers elsewhere.
+            state.lead.map = readdressed(state.lead.map, state.servers, self._coordinator.servers)
         self._coordinator.restore(state.lead, now)
         return True
 
@@ -90,7 +94,14 @@ class Snapshots:
         self._handled = dict(self._store.handled)
         agreement = self._store.agreement
         training = agreement.training if agreement.settled else None
-        state = SnapshotState(self._store.map_version, blocks, self._handled, self._coordinator.state(), training)
+        state = SnapshotState(
+            self._store.map_version,
+            blocks,
+            self._handled,
+            self._coordinator.state(),
+            training,
+            self._coordinator.servers,
+        )
         self._writer = threading.Thread(target=self._write, args=(_writing(state, arrays),), name="snapshot")
         self._writer.start()
 
