@@ -43,6 +43,31 @@ def test_a_slow_worker_holds_others_back_and_a_dead_one_does_not() -> None:
     assert coordinator.advance("fast", fast.incarnation, 2)
 
 
+def test_a_worker_without_a_shard_is_waited_for_by_nobody_and_goes_on_from_where_the_others_are() -> None:
+    coordinator = make_coordinator("bsp")
+    busy, dying, idle = (join(coordinator, worker).incarnation for worker in ("busy", "dying", "idle"))
+    coordinator.take_shard("busy", busy, PLAN)
+    held = coordinator.take_shard("dying", dying, PLAN)
+    assert held
+    coordinator.leave("dying", dying)
+    assert coordinator.take_shard("idle", idle, PLAN) == held
+    assert not coordinator.advance("busy", busy, 1)
+    assert held.shard
+    coordinator.finish_shard("idle", idle, held.shard, held.shard.stop)
+
+    coordinator.changed = False
+    assert coordinator.take_shard("idle", idle, PLAN) is None
+    assert coordinator.changed
+    assert coordinator.advance("busy", busy, 1)
+    assert coordinator.advance("busy", busy, 7)
+
+    coordinator.leave("busy", busy)
+    granted = coordinator.take_shard("idle", idle, PLAN)
+    assert granted
+    assert granted.shard
+    assert granted.clock == 7
+
+
 def test_a_newcomer_begins_where_the_slowest_is_and_holds_nobody_back() -> None:
     coordinator = make_coordinator("ssp:0")
     old = join(coordinator, "old")

@@ -220,6 +220,21 @@ def test_ssp_holds_a_fast_worker_until_the_slow_one_moves() -> None:
         slow.close()
 
 
+@pytest.mark.parametrize("consistency", ["bsp", "ssp:1"])
+def test_workers_that_wait_for_one_another_share_shards_that_do_not_come_out_even(consistency: str) -> None:
+    with running_servers(consistency=consistency, learning_rate=1.0) as addresses:
+        sessions = [ps.connect({"w": np.zeros(3)}, replica=make_replica(addresses, index)) for index in range(2)]
+
+        def work(session: Session) -> None:
+            with session:
+                for shard in session.shards(examples=30, size=10, epochs=1):
+                    for _ in shard.batches(2):
+                        session.push_pull({"w": np.ones(3)})
+
+        together(*(partial(work, session) for session in sessions))
+        assert sum(session.statistics.steps for session in sessions) == 15
+
+
 def test_shards_of_a_worker_that_died_go_to_another() -> None:
     plan = {"examples": 40, "size": 10, "epochs": 1}
     with running_servers() as addresses:

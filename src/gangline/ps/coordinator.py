@@ -153,11 +153,19 @@ class Coordinator:
         return self._agreement.rule.may_pass(clock, self._slowest())
 
     def take_shard(self, worker: str, incarnation: int, plan: ShardPlan) -> ShardGrant | None:
-        """Lease a shard; None while all that is left is leased to others."""
-        self._member(worker, incarnation)
+        """Lease a shard; None while all that is left is leased to others.
+
+        Those others do not wait at their gates for who has nothing to do; it goes on from where they are by then.
+        """
+        member = self._member(worker, incarnation)
         queue = self._queue(plan)
         shard = queue.take(_owner(worker, incarnation))
-        return ShardGrant(shard) if shard or queue.finished else None
+        waits = shard is None and not queue.finished
+        if member.without_shard and not waits:
+            member.clock = max(member.clock, self._slowest())
+        self.changed = self.changed or waits != member.without_shard
+        member.without_shard = waits
+        return None if waits else ShardGrant(shard, member.clock)
 
     def finish_shard(self, worker: str, incarnation: int, shard: ShardRange, reached: int) -> None:
         """Note a shard as trained on up to `reached`; the rest goes back."""
@@ -281,7 +289,8 @@ class Coordinator:
         return member is None or member.observer
 
     def _slowest(self) -> int:
-        clocks = [member.clock for member in self._state.members.values() if not member.observer]
+        stepping = (each for each in self._state.members.values() if not (each.observer or each.without_shard))
+        clocks = [member.clock for member in stepping]
         return min(clocks, default=self._state.clock)
 
     def _remove(self, worker: str) -> None:

@@ -9,12 +9,13 @@ from gangline.ps.shards import ShardState
 
 
 class Member(msgspec.Struct, array_like=True):
-    """A worker with a lease. Observers hold a lease but no clock: nobody waits for them."""
+    """A worker with a lease. Observers hold a lease but no clock: nobody waits for them, nor for who has no shard."""
 
     incarnation: int
     clock: int
     expires: float
     observer: bool
+    without_shard: bool = False
 
 
 class LeadState(msgspec.Struct, array_like=True):

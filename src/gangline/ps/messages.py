@@ -293,9 +293,10 @@ class Position(Message, frozen=True, array_like=True, tag=46):
 
 
 class ShardGrant(Message, frozen=True, array_like=True, tag=47):
-    """A leased shard, or none because all are done."""
+    """A leased shard, or none because all are done; and the clock to go on from."""
 
     shard: ShardRange | None
+    clock: int = 0
 
 
 class Progress(Message, frozen=True, array_like=True, tag=48):

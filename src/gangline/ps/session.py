@@ -114,6 +114,7 @@ class Session:
             assert isinstance(grant, m.ShardGrant)
             if grant.shard is None:
                 return
+            self._servers.clock = max(self._servers.clock, grant.clock)
             self._remember(plan, grant.shard)
             shard = Shard(grant.shard, self._indices(plan, grant.shard, seed))
             yield shard
