@@ -68,6 +68,17 @@ def test_a_worker_without_a_shard_is_waited_for_by_nobody_and_goes_on_from_where
     assert granted.clock == 7
 
 
+def test_a_worker_that_comes_back_after_its_lease_ended_goes_on_where_the_slowest_is() -> None:
+    coordinator = make_coordinator("bsp")
+    other, late = join(coordinator, "other"), join(coordinator, "late")
+    coordinator.renew("other", other.incarnation, LEASE - 1)
+    assert coordinator.expire(LEASE + 1) == ["late"]
+    assert coordinator.advance("other", other.incarnation, 40)
+
+    assert join(coordinator, "late", LEASE + 1, incarnation=late.incarnation, clock=3).clock == 40
+    assert join(coordinator, "late", LEASE + 1, incarnation=late.incarnation, clock=41).clock == 41
+
+
 def test_a_newcomer_begins_where_the_slowest_is_and_holds_nobody_back() -> None:
     coordinator = make_coordinator("ssp:0")
     old = join(coordinator, "old")

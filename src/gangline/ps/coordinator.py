@@ -96,7 +96,8 @@ class Coordinator:
             self._state.map = spread(join.tensors, self.servers)
         check_same(join.tensors, self._state.map.tensors)
         incarnation = self._incarnation(join)
-        clock = max(join.clock, self._slowest()) if not join.incarnation else join.clock
+        # Who comes anew, or back after its lease ended, goes on where the slowest is: nobody waits for it to catch up.
+        clock = join.clock if join.worker in self._state.members else max(join.clock, self._slowest())
         expires = now + self._lease_seconds
         self._state.members[join.worker] = Member(incarnation, clock, expires, join.observer)
         if join.plan:

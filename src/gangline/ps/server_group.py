@@ -143,6 +143,7 @@ class ServerGroup:
         reply = ask(lead, self._rejoin_request())
         assert isinstance(reply, m.Joined)
         self.joined = reply
+        self.clock = max(self.clock, reply.clock)
 
     def close(self) -> None:
         """Let go of all links."""
