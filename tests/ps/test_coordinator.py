@@ -79,6 +79,13 @@ def test_a_worker_that_comes_back_after_its_lease_ended_goes_on_where_the_slowes
     assert join(coordinator, "late", LEASE + 1, incarnation=late.incarnation, clock=41).clock == 41
 
 
+def test_a_lead_that_knows_nobody_takes_the_clocks_that_workers_come_back_with() -> None:
+    coordinator = make_coordinator("bsp")
+
+    assert join(coordinator, "ahead", incarnation=7, clock=50).clock == 50
+    assert join(coordinator, "behind", incarnation=8, clock=49).clock == 49
+
+
 def test_a_newcomer_begins_where_the_slowest_is_and_holds_nobody_back() -> None:
     coordinator = make_coordinator("ssp:0")
     old = join(coordinator, "old")

@@ -95,9 +95,9 @@ class Coordinator:
         if self._state.map is None:
             self._state.map = spread(join.tensors, self.servers)
         check_same(join.tensors, self._state.map.tensors)
+        goes_on = self._goes_on(join)
         incarnation = self._incarnation(join)
-        # Who comes anew, or back after its lease ended, goes on where the slowest is: nobody waits for it to catch up.
-        clock = join.clock if join.worker in self._state.members else max(join.clock, self._slowest())
+        clock = join.clock if goes_on else max(join.clock, self._slowest())
         expires = now + self._lease_seconds
         self._state.members[join.worker] = Member(incarnation, clock, expires, join.observer)
         if join.plan:
@@ -256,6 +256,15 @@ class Coordinator:
             lease_seconds=self._lease_seconds,
             training=self._agreement.training,
         )
+
+    def _goes_on(self, join: Join) -> bool:
+        """Whether a worker that comes back has its own clock still, which a lead without memory must take as it is.
+
+        Who comes anew, or back after its lease ended, begins where the slowest is: nobody waits for it to catch up.
+        """
+        if not join.incarnation:
+            return False
+        return join.worker in self._state.members or self._state.incarnations.get(join.worker) != join.incarnation
 
     def _incarnation(self, join: Join) -> int:
         known = self._state.incarnations.get(join.worker, 0)
