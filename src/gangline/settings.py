@@ -54,6 +54,11 @@ class Settings:
         return self.runtime_directory / "service.sock"
 
     @property
+    def lock_file(self) -> Path:
+        """Held by whoever serves this home; a service in the background says in it which process it is, and where."""
+        return self.home / "service.lock"
+
+    @property
     def log_file(self) -> Path:
         """Where the local service writes its own log."""
         return self.home / "service.log"

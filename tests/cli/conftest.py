@@ -55,7 +55,7 @@ class Shell:
         return [sys.executable, "-m", "gangline.cli.main", *arguments]
 
     def tear_down(self) -> None:
-        if running_process(self.settings.socket) is not None:
+        if running_process(self.settings) is not None:
             client = Client(address_of(self.settings), settings=self.settings)
             for job in client.list(limit=None):
                 with contextlib.suppress(NotFoundError):  # it was on its way out already

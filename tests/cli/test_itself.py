@@ -1,13 +1,9 @@
 """Commands about Gangline itself, and what starting it costs."""
 
-import asyncio
 import json
-import re
 import subprocess
 import sys
-from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 
 import click
 import pytest
@@ -16,9 +12,6 @@ from click.shell_completion import ShellComplete
 from gangline import __version__
 from gangline.cli.lazy import COMMANDS
 from gangline.cli.main import cli
-from gangline.compose.local import Service
-from gangline.errors import ConflictError
-from gangline.sdk.background import running_process
 from tests.cli.conftest import Here, Shell
 
 NAMES = [name for section in COMMANDS.values() for name in section]
@@ -107,13 +100,6 @@ def test_the_doctor_tells_of_a_directory_open_to_others(fresh_shell: Shell) -> N
     assert done.returncode == 1
     assert "FAIL  socket:" in done.stdout
     assert "fix: chmod 700" in done.stdout
-
-
-def test_a_second_service_of_one_home_says_where_the_first_is(shell: Shell, tmp_path: Path) -> None:
-    first = f"(process {running_process(shell.settings.socket)}, at unix:{shell.settings.socket})"
-    second = replace(shell.settings, runtime_directory=tmp_path / "elsewhere")
-    with pytest.raises(ConflictError, match=re.escape(first)):
-        asyncio.run(Service(second).run())
 
 
 @pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])

@@ -162,7 +162,7 @@ def first_line(follower: subprocess.Popen[str]) -> str:
 
 def kill_service(shell: Shell) -> None:
     """Kill the service without warning, and return when it is gone."""
-    process = running_process(shell.settings.socket)
+    process = running_process(shell.settings)
     assert process is not None
     handle = os.pidfd_open(process)
     signal.pidfd_send_signal(handle, signal.SIGKILL)

@@ -17,7 +17,7 @@ KILLS = 5
 
 
 def kill_service(settings: Settings) -> None:
-    process = running_process(settings.socket)
+    process = running_process(settings)
     assert process is not None
     handle = os.pidfd_open(process)
     try:

@@ -1,10 +1,13 @@
 """The background service as a real process."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +35,7 @@ def test_several_starters_at_once_start_one_service(settings: Settings) -> None:
         f" runtime_directory=Path({str(settings.runtime_directory)!r}))\n"
         "said = []\n"
         "ensure_service(settings, say=said.append)\n"
-        "print(running_process(settings.socket), len(said))\n"
+        "print(running_process(settings), len(said))\n"
     )
     starters = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     answers = [starter.communicate(timeout=60)[0].split() for starter in starters]
@@ -43,12 +46,12 @@ def test_several_starters_at_once_start_one_service(settings: Settings) -> None:
 def test_a_client_without_an_address_starts_the_users_service(settings: Settings) -> None:
     with Client(settings=settings) as client:
         assert client.version() == __version__
-    assert running_process(settings.socket) is not None
+    assert running_process(settings) is not None
 
 
 def test_the_service_is_private_and_of_its_own_session(settings: Settings) -> None:
     ensure_service(settings)
-    process = running_process(settings.socket)
+    process = running_process(settings)
     assert process is not None
     assert os.getsid(process) == process
     assert settings.runtime_directory.stat().st_mode & 0o777 == 0o700
@@ -57,26 +60,55 @@ def test_the_service_is_private_and_of_its_own_session(settings: Settings) -> No
 def test_a_killed_service_leaves_a_socket_that_fools_nobody(settings: Settings) -> None:
     ensure_service(settings)
     Client(address_of(settings), settings=settings).submit(make_command("kept", "true"), halted=True)
-    first = running_process(settings.socket)
+    first = running_process(settings)
     assert first is not None
     handle = os.pidfd_open(first)
     os.kill(first, signal.SIGKILL)
     os.waitid(os.P_PIDFD, handle, os.WEXITED)
     os.close(handle)
     assert settings.socket.exists()
-    assert running_process(settings.socket) is None
+    assert running_process(settings) is None
     ensure_service(settings)
-    assert running_process(settings.socket) != first
+    assert running_process(settings) != first
     assert Client(address_of(settings), settings=settings).get("kept").name == "kept"
 
 
 def test_stopping_ends_the_process_and_removes_the_socket(settings: Settings) -> None:
     ensure_service(settings)
-    process = running_process(settings.socket)
+    process = running_process(settings)
     assert stop_service(settings) == process
-    assert running_process(settings.socket) is None
+    assert running_process(settings) is None
     assert not settings.socket.exists()
     assert stop_service(settings) is None
+
+
+def test_the_service_of_a_home_is_found_from_another_runtime_directory(settings: Settings, tmp_path: Path) -> None:
+    ensure_service(settings)
+    elsewhere = replace(settings, runtime_directory=tmp_path / "cron")
+    assert ensure_service(elsewhere) == f"unix:{settings.socket}"
+    assert stop_service(elsewhere) is not None
+    assert running_process(settings) is None
+
+
+def test_a_service_whose_runtime_directory_was_removed_listens_again(settings: Settings) -> None:
+    ensure_service(settings)
+    process = running_process(settings)
+    shutil.rmtree(settings.runtime_directory)
+    for _ in range(1200):
+        if running_process(settings) is not None:
+            break
+        threading.Event().wait(0.05)
+    assert running_process(settings) == process
+    assert Client(address_of(settings), settings=settings).version() == __version__
+
+
+def test_a_program_that_embeds_the_service_of_a_home_is_not_taken_for_one(settings: Settings) -> None:
+    ensure_service(settings)
+    stop_service(settings)
+    with Client.embedded(home=settings.home):
+        assert running_process(settings) is None
+        with pytest.raises(UnreachableError, match="another service already runs"):
+            ensure_service(settings)
 
 
 def test_a_service_that_cannot_start_shows_the_end_of_its_log(settings: Settings) -> None:

@@ -20,7 +20,9 @@ def test_paths_and_integers_are_written_as_what_they_stand_for(value: object, wa
     assert body_of([value]) == want
 
 
-@pytest.mark.parametrize("value", ["\udcff", object()], ids=["text that is not UTF-8", "an object"])
+@pytest.mark.parametrize(
+    "value", ["\udcff", "\ud800", object()], ids=["bytes that are no text", "half a character", "an object"]
+)
 def test_what_no_job_can_hold_is_refused(value: object) -> None:
     with pytest.raises(InvalidInputError, match="expected text"):
         body_of([value])

@@ -134,7 +134,7 @@ def check_socket(settings: Settings) -> Finding:
 def check_service(settings: Settings) -> Finding:
     """Does the service answer, and is it as new as this program?"""
     try:
-        process = running_process(settings.socket)
+        process = running_process(settings)
         if process is None:
             return _good("service", "not running; the next command that needs it starts it")
         version = Client(address_of(settings), settings=settings).version()

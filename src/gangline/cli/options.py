@@ -104,7 +104,7 @@ def _job_names(ctx: click.Context, parameter: click.Parameter, typed: str) -> li
     try:
         settings, chosen = Settings.load(), ctx.find_root().params
         context = settings.context if chosen.get("context") is None else chosen["context"]
-        if context or chosen.get("server") or running_process(settings.socket) is None:
+        if context or chosen.get("server") or running_process(settings) is None:
             return []
         tenant = ctx.params.get("tenant") or chosen.get("tenant")
         client = Client(address_of(settings), tenant=tenant, settings=settings)

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from aiohttp import web
 
@@ -16,7 +15,7 @@ from gangline.api.kubernetes import make_kubernetes_app
 from gangline.api.kubernetes.door import Door, open_door
 from gangline.api.rest import make_app
 from gangline.compose.clock import SystemClock
-from gangline.compose.sockets import listen, private_directory, remove
+from gangline.compose.sockets import keep_listening, listen, private_directory, remove
 from gangline.controller import Controller, SweepDriver
 from gangline.engines.interface import Engine
 from gangline.engines.local.engine import LocalEngine
@@ -46,7 +45,7 @@ class Service:
         stop = stop or asyncio.Event()
         private_directory(settings.home)
         private_directory(settings.runtime_directory)
-        with _only_one(settings.home / "service.lock", settings.socket):
+        with _only_one(settings):
             store = await open_store(settings)
             try:
                 await self._serve(store, make_engine(settings), ready, stop)
@@ -72,7 +71,8 @@ class Service:
         try:
             port = self.settings.kubernetes_port
             door = await open_door(runners[1], door, self.settings.kubernetes_file, wanted_port=port)
-            await listen(runners[0], self.settings.socket)
+            site = await listen(runners[0], self.settings.socket)
+            driving.append(asyncio.create_task(keep_listening(site, runners[0], self.settings.socket), name="socket"))
             _log.info("serving on %s and port %d", self.settings.socket, door.port)
             if ready is not None:
                 ready()
@@ -141,30 +141,31 @@ def serve_forever(settings: Settings, *, ready: Callable[[], None] | None = None
     """Run the service in this process, with its log on standard error, until SIGTERM or SIGINT."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
+    def tell() -> None:
+        # Whoever has another runtime directory finds no socket there, but has the same home.
+        with contextlib.suppress(OSError):  # the disk is full
+            settings.lock_file.write_bytes(b"%d %s" % (os.getpid(), os.fsencode(settings.socket)))
+        if ready is not None:
+            ready()
+
     async def main() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        await Service(settings).run(ready=ready, stop=stop)
+        await Service(settings).run(ready=tell, stop=stop)
 
     asyncio.run(main())
 
 
 @contextlib.contextmanager
-def _only_one(lock: Path, socket: Path) -> Iterator[None]:
-    """Hold the lock of a home, and say in it who holds it: whoever has another runtime directory finds no socket."""
-    with lock.open("ab", buffering=0) as held:
+def _only_one(settings: Settings) -> Iterator[None]:
+    with settings.lock_file.open("ab") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ConflictError(f"another service already runs on {lock.parent}{_holder(lock)}") from error
-        with contextlib.suppress(OSError):  # on a full disk nobody is told; the lock holds all the same
-            held.truncate(0)
-            held.write(f"process {os.getpid()}, at unix:{socket}".encode())
+            raise ConflictError(
+                f"another service already runs on {settings.home}; stop it first ('gangline server stop', or close() "
+                "on the client that embeds it)"
+            ) from error
         yield
-
-
-def _holder(lock: Path) -> str:
-    told = lock.read_text(encoding="utf-8", errors="replace")
-    return f" ({told}); end that process, its jobs go on, or name it with --server" if told else ""

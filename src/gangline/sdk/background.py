@@ -2,7 +2,7 @@
 
 The service is a process of its own session, so that it outlives the command that started it. Readiness and
 failure are told through a pipe, never guessed by waiting; who runs is told by the kernel through the socket,
-never by a file that may be out of date.
+never by a file alone, which may be out of date.
 """
 
 import fcntl
@@ -14,10 +14,10 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gangline.errors import PermissionDeniedError, UnreachableError, WaitTimeoutError
+from gangline.errors import GanglineError, PermissionDeniedError, UnreachableError, WaitTimeoutError
 from gangline.settings import Settings
 
 START_SECONDS = 30.0
@@ -31,10 +31,29 @@ _CREDENTIALS = struct.Struct("3i")
 
 def address_of(settings: Settings) -> str:
     """Return where the user's service listens when it runs."""
-    return f"unix:{settings.socket}"
+    return f"unix:{_place(settings)[1]}"
 
 
-def running_process(path: Path) -> int | None:
+def running_process(settings: Settings) -> int | None:
+    """Return the process of the user's service; None if nobody listens."""
+    return _place(settings)[0]
+
+
+def _place(settings: Settings) -> tuple[int | None, Path]:
+    """Return the service of the home and its socket.
+
+    It may have been started where the runtime directory is another (cron, su). What it says in its home is believed
+    if the kernel says the same.
+    """
+    with suppress(OSError, ValueError, GanglineError):
+        process, path = settings.lock_file.read_bytes().split(b" ", 1)
+        told = Path(os.fsdecode(path))
+        if told != settings.socket and _listener(told) == int(process):
+            return int(process), told
+    return _listener(settings.socket), settings.socket
+
+
+def _listener(path: Path) -> int | None:
     """Return the process that listens on the socket; None for no socket or one that a dead service left behind."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
@@ -54,9 +73,9 @@ def ensure_service(settings: Settings, *, say: Callable[[str], None] | None = No
 
     Of several callers at once, one starts it and the others wait for that one.
     """
-    if running_process(settings.socket) is None:
+    if running_process(settings) is None:
         with _starting(settings):
-            if running_process(settings.socket) is None:
+            if running_process(settings) is None:
                 if say is not None:
                     say(f"starting the local service (log: {settings.log_file})")
                 start_service(settings)
@@ -93,7 +112,7 @@ def start_service(settings: Settings) -> int:
 
 def stop_service(settings: Settings) -> int | None:
     """Ask the service to end and wait until it has; its gangs go on. Returns the process, None if none ran."""
-    process = running_process(settings.socket)
+    process = running_process(settings)
     if process is None:
         return None
     try:

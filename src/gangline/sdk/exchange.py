@@ -63,7 +63,15 @@ def body_of(document: object) -> bytes:
     try:
         return msgspec.json.encode(document, enc_hook=_plain)
     except UnicodeEncodeError as error:
-        raise InvalidInputError(f"{error.object!r} is not UTF-8", expected="text in UTF-8") from error
+        expected = "text in commands, variables and names"
+        raise InvalidInputError(f"not UTF-8: {_bytes_of(error.object)}", expected=expected) from error
+
+
+def _bytes_of(text: str) -> str:
+    try:
+        return repr(text.encode(errors="surrogateescape"))  # what was typed or read
+    except UnicodeEncodeError:
+        return ascii(text)
 
 
 def _plain(value: object) -> object:

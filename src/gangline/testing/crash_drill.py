@@ -145,7 +145,7 @@ class CrashDrill:
 
     def clean(self) -> None:
         """End the service if a failed drill left it running."""
-        if running_process(self._settings.socket) is not None:
+        if running_process(self._settings) is not None:
             stop_service(self._settings)
 
 

@@ -26,7 +26,7 @@ def start() -> None:
     """Start the service in the background, unless it runs already."""
     settings = Settings.load()
     ensure_service(settings, say=terminal.say)
-    terminal.say(f"the service runs (process {running_process(settings.socket)})")
+    terminal.say(f"the service runs (process {running_process(settings)})")
 
 
 @command.command("stop")
@@ -40,7 +40,7 @@ def stop() -> None:
 def status() -> int:
     """Show whether the service runs; exits with 3 when it does not."""
     settings = Settings.load()
-    process = running_process(settings.socket)
+    process = running_process(settings)
     facts = {
         "State": "not running" if process is None else "running",
         "Process": "" if process is None else str(process),

@@ -16,6 +16,6 @@ def command(ctx: click.Context) -> None:
 
     settings = Settings.load()
     server = (ctx.find_root().obj or {}).get("server")
-    if server is None and running_process(settings.socket) is None:
+    if server is None and running_process(settings) is None:
         return
     click.echo(f"service {Client(server or address_of(settings), settings=settings).version()}")
