@@ -21,7 +21,12 @@ def test_paths_and_integers_are_written_as_what_they_stand_for(value: object, wa
 
 
 @pytest.mark.parametrize(
-    "value", ["\udcff", "\ud800", object()], ids=["bytes that are no text", "half a character", "an object"]
+    "value",
+    [
+        pytest.param("\udcff", id="bytes that are no text"),
+        pytest.param(chr(0xD800), id="half a character"),
+        pytest.param(object(), id="an object"),
+    ],
 )
 def test_what_no_job_can_hold_is_refused(value: object) -> None:
     with pytest.raises(InvalidInputError, match="expected text"):
