@@ -349,7 +349,7 @@ def test_growth_and_shrinkage_change_the_order_and_never_reuse_a_number() -> Non
     ("scale", "want_problem"),
     [
         pytest.param({"wroker": 2}, "no role 'wroker'", id="unknown role"),
-        pytest.param({"chief": 2}, "always has 1", id="rigid role"),
+        pytest.param({"chief": 2}, "is fixed at 1", id="rigid role"),
         pytest.param({"worker": 9}, "9 replicas", id="beyond its most"),
     ],
 )

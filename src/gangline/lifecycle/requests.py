@@ -61,7 +61,7 @@ def scale(job: Job, event: ScaleRequested) -> Outcome:
             )
         if not role.elastic and count != role.replicas:
             raise InvalidInputError(
-                f"role '{name}' always has {role.replicas} replicas",
+                f"the number of replicas of role '{name}' is fixed at {role.replicas}",
                 field=f"roles.{name}",
                 expected="a role with min or max",
             )

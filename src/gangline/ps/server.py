@@ -14,7 +14,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -65,7 +65,7 @@ class Server:
             while not stopping():
                 self._serve_once()
             deadline = time.monotonic() + linger_seconds
-            while time.monotonic() < deadline and self._has_clients():
+            while time.monotonic() < deadline and any(self._connections()):
                 self._serve_once()
         finally:
             self.close()
@@ -93,8 +93,8 @@ class Server:
         store, coordinator = self.service.store, self.service.coordinator
         return len(store.blocks), store.map_version, coordinator.map_version
 
-    def _has_clients(self) -> bool:
-        return any(isinstance(key.data, Connection) for key in self._selector.get_map().values())
+    def _connections(self) -> Iterator[Connection]:
+        return (key.data for key in self._selector.get_map().values() if isinstance(key.data, Connection))
 
     def _listen(self, address: str) -> str:
         host, port = split_address(address)
@@ -183,6 +183,8 @@ class Server:
         self._selector.unregister(connection.sock)
         connection.close()
         self._parked = deque(item for item in self._parked if item[0] is not connection)
+        if any(other.caller.joined == connection.caller.joined for other in self._connections()):
+            connection.caller.joined = ""  # the worker is back already, on a new connection
         self.service.disconnected(connection.caller, time.monotonic())
 
     def _tick(self, now: float) -> None:
