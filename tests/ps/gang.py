@@ -105,8 +105,11 @@ class ServerProcess:
         self._process.kill()
         self._process.wait()
 
-    def stop(self) -> int:
+    def tell_to_stop(self) -> None:
         self._process.terminate()
+
+    def stop(self) -> int:
+        self.tell_to_stop()
         return self._process.wait(DEADLINE_SECONDS)
 
     def wait_for_snapshot(self) -> None:

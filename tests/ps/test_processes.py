@@ -245,6 +245,48 @@ def test_removing_the_lead_in_the_middle_of_training_changes_no_bit(tmp_path: Pa
     assert stays == leaves
 
 
+@pytest.mark.parametrize("leaves", [0, 1], ids=["the lead", "another server"])
+def test_a_server_that_alone_is_told_to_stop_leaves_its_blocks_to_the_others(tmp_path: Path, leaves: int) -> None:
+    addresses = [free_address() for _ in range(3)]
+    model = {f"t{number}": np.zeros(100, np.float32) for number in range(6)}
+    ones = {name: np.ones(100, np.float32) for name in model}
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(ServerProcess(address, tmp_path, *OPTIONS, cluster=addresses)) for address in addresses
+        ]
+        session = stack.enter_context(ps.connect(model, replica=make_replica(addresses)))
+        session.push_pull(ones)
+        assert servers[leaves].stop() == 0
+
+        session.push_pull(ones)
+        session._servers.wait_for_servers()
+        assert sorted(peer.address for peer in session._servers.peers) == sorted(
+            address for address in addresses if address != addresses[leaves]
+        )
+        for value in session.parameters.values():
+            np.testing.assert_array_equal(value, np.full(100, -2.0, np.float32))
+
+
+def test_servers_that_are_told_to_stop_together_lose_nothing(tmp_path: Path) -> None:
+    addresses = [free_address() for _ in range(2)]
+    model = {f"t{number}": np.zeros(100, np.float32) for number in range(4)}
+    ones = {name: np.ones(100, np.float32) for name in model}
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(ServerProcess(address, tmp_path, *OPTIONS, cluster=addresses)) for address in addresses
+        ]
+        session = ps.connect(model, replica=make_replica(addresses))
+        session.push_pull(ones)
+        for server in servers:
+            server.tell_to_stop()
+        session.close()
+        assert [server.stop() for server in servers] == [0, 0]
+        for server in servers:
+            server.start()
+        with ps.connect(model, replica=make_replica(addresses, 1)) as later:
+            assert all((value == -1).all() for value in later.parameters.values())
+
+
 @pytest.mark.parametrize("disk", ["kept", "lost"])
 def test_a_lead_that_was_removed_and_starts_again_takes_its_place_behind_the_others(tmp_path: Path, disk: str) -> None:
     addresses = first, second = free_address(), free_address()

@@ -187,8 +187,10 @@ class Coordinator:
         plan, done = self._shards.plan, self._shards.done_examples
         return Progress(done, plan.examples * plan.epochs, done // plan.examples, workers, self._shards.finished)
 
-    def propose(self, servers: tuple[str, ...], until: float) -> Proposed:
+    def propose(self, servers: tuple[str, ...], until: float, based_on: int = 0) -> Proposed:
         """The map for another set of servers, the first of which shall lead. It can be put in force until then."""
+        if based_on and based_on != self.map_version:
+            raise OldMapError(f"map {based_on} was replaced meanwhile: map {self.map_version} is in force")
         if not servers or len(set(servers)) != len(servers):
             raise SettingsError(f"servers {servers}: there must be one, and none twice")
         self._proposal, self._until = respread(self.map, servers), until

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gangline import runtime
 from gangline.ps.errors import SettingsError
-from gangline.ps.resizing import announce
+from gangline.ps.resizing import Departure, announce
 from gangline.ps.server import Server
 from gangline.ps.settings import Settings
 
@@ -40,9 +40,13 @@ def serve(settings: Settings | None = None, *, replica: runtime.Replica | None =
     logger.info("parameter server %d of job %s at %s", here.index, here.job, server.address)
     if servers and servers != (server.address,):
         server.service.coordinator.keep_silent(time.monotonic() + SILENT_SECONDS)
-        joining = partial(announce, server.address, servers, job=here.job_id)
+        joining = partial(announce, server.address, servers, job=here.job_id, stopping=runtime.stopping)
         threading.Thread(target=joining, name="announce", daemon=True).start()
-    server.run(runtime.stopping, linger_seconds=min(LINGER_SECONDS, here.grace_seconds / 2))
+    server.run(
+        runtime.stopping,
+        linger_seconds=min(LINGER_SECONDS, here.grace_seconds / 2),
+        departure=Departure(server.address, job=here.job_id, seconds=here.grace_seconds / 2),
+    )
 
 
 def snapshot_directory(replica: runtime.Replica) -> Path:

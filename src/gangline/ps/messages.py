@@ -148,10 +148,14 @@ class AskMap(Message, frozen=True, array_like=True, tag=15):
 
 
 class ProposeServers(Message, frozen=True, array_like=True, tag=16):
-    """To the lead: prepare a map for these servers, the first of which shall lead; to be put in force in `seconds`."""
+    """To the lead: prepare a map for these servers, the first of which shall lead; to be put in force in `seconds`.
+
+    With the version it was worked out from, it is refused when another one is in force.
+    """
 
     servers: tuple[str, ...]
     seconds: float
+    based_on: int = 0
 
 
 class Freeze(Message, frozen=True, array_like=True, tag=17):
@@ -310,9 +314,10 @@ class Progress(Message, frozen=True, array_like=True, tag=48):
 
 
 class CurrentMap(Message, frozen=True, array_like=True, tag=49):
-    """The newest map the server knows."""
+    """The newest map the server knows, and whether the server was told to stop."""
 
     map: BlockMap
+    leaving: bool = False
 
 
 class Proposed(Message, frozen=True, array_like=True, tag=52):

@@ -1,15 +1,17 @@
 """Adding and removing servers, the lead among them, while training goes on.
 
-Driven by a client (an operator's program, or a new server that announces itself), so that no server ever waits for
-another. The lead proposes the next map; the blocks that move are frozen and carried over; if another server shall lead,
-it is told all that the lead knows, and the lead falls silent; then the lead puts the map in force, which is the one
-moment that counts, and everybody is told. Workers that push to a frozen block, or ask a server that leads no longer,
-fetch the map in force and go on with that.
+Driven by a client (an operator's program, a new server that announces itself, one that was told to stop), so that no
+server ever waits for another. The lead proposes the next map; the blocks that move are frozen and carried over; if
+another server shall lead, it is told all that the lead knows, and the lead falls silent; then the lead puts the map in
+force, which is the one moment that counts, and everybody is told. Workers that push to a frozen block, or ask a server
+that leads no longer, fetch the map in force and go on with that.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +28,7 @@ from gangline.ps.link import Link, RemoteLink, ask, ask_map
 # long: when their time is up, the lead's answer is final.
 MOVE_SECONDS = 20.0
 ANNOUNCE_SECONDS = 1.0
+DEPART_SECONDS = 0.3
 logger = logging.getLogger(__name__)
 
 
@@ -47,27 +50,27 @@ def resize(servers: Sequence[str], *, job: str) -> int:
     return spread_over(servers, partial(RemoteLink, job=job, sender="resize"))
 
 
-def spread_over(servers: Sequence[str], dial: Dial) -> int:
-    """See resize."""
+def spread_over(servers: Sequence[str], dial: Dial, *, based_on: int = 0) -> int:
+    """See resize. With the version of a map, only if that is in force: somebody else may add or remove servers too."""
     with ExitStack() as open_links:
         links = _Links(dial, open_links)
         newest = _newest(_known_maps(servers, links))
         if newest is None:
             raise ServerLostError(f"none of {', '.join(servers)} takes part in a training")
-        reply = ask(links.to(newest.servers[0]), m.ProposeServers(tuple(servers), MOVE_SECONDS))
+        reply = ask(links.to(newest.servers[0]), m.ProposeServers(tuple(servers), MOVE_SECONDS, based_on))
         assert isinstance(reply, m.Proposed)
         _move(reply.current, reply.proposed, links)
         return reply.proposed.version
 
 
-def announce(address: str, servers: Sequence[str], *, job: str) -> None:
+def announce(address: str, servers: Sequence[str], *, job: str, stopping: Callable[[], bool] = bool) -> None:
     """Have a server that has started take its place; for a thread of that server.
 
     It is told of the map in force, which it may have missed, and is given its share if it has none: as soon as there
     is a model. Nobody is asked twice about that by the first server: if no other knows of a model, it is the lead.
     """
     dial = partial(RemoteLink, job=job, sender=address)
-    while True:
+    while not stopping():
         try:
             with ExitStack() as open_links:
                 links = _Links(dial, open_links)
@@ -80,7 +83,8 @@ def announce(address: str, servers: Sequence[str], *, job: str) -> None:
                     if newest and outdated.version < newest.version:
                         _tell(other, links, m.Adopt(newest))  # it may look for this one at an old address
             if newest and address not in newest.servers:
-                logger.info("joined under map %d", spread_over([*newest.servers, address], dial))
+                version = spread_over([*newest.servers, address], dial, based_on=newest.version)
+                logger.info("joined under map %d", version)
             if newest or address == servers[0]:
                 return
         except SettingsError as error:
@@ -89,6 +93,51 @@ def announce(address: str, servers: Sequence[str], *, job: str) -> None:
         except (OSError, ParameterServerError) as error:
             logger.debug("not joined yet: %s", error)
         time.sleep(ANNOUNCE_SECONDS)
+
+
+class Departure(threading.Thread):
+    """Takes the blocks of a server that was told to stop to those that stay, if there are any.
+
+    If all were told to stop, the whole job is, and each keeps what it has in its snapshot.
+    """
+
+    def __init__(self, address: str, *, job: str, seconds: float) -> None:
+        super().__init__(name="departure", daemon=True)
+        self._address = address
+        self._dial = partial(RemoteLink, job=job, sender=address)
+        self._seconds = seconds
+        self._until = math.inf
+
+    def start(self) -> None:
+        """Begin; the time it has begins too."""
+        self._until = time.monotonic() + self._seconds
+        super().start()
+
+    def under_way(self) -> bool:
+        """Whether it has begun, is not done, and has time left."""
+        return self.is_alive() and time.monotonic() < self._until
+
+    def run(self) -> None:
+        """Try until it is done or its time is up."""
+        while self.under_way():
+            time.sleep(DEPART_SECONDS)  # whoever is stopped together with this server has been told by then
+            try:
+                self._depart()
+            except (OSError, NoMapError) as error:
+                logger.debug("not left: %s", error)
+            except ParameterServerError as error:
+                logger.debug("not left yet: %s", error)  # somebody else moves blocks
+                continue
+            return
+
+    def _depart(self) -> None:
+        with ExitStack() as open_links:
+            links = _Links(self._dial, open_links)
+            known = _known_maps(ask_map(links.to(self._address)).servers, links)
+            newest = max(known.values(), key=lambda each: each.version)
+            staying = [address for address in newest.servers if _stays(address, links)]
+        if self._address in newest.servers and staying:
+            logger.info("left under map %d", spread_over(staying, self._dial, based_on=newest.version))
 
 
 class _Links:
@@ -114,6 +163,15 @@ def _known_maps(servers: Iterable[str], links: _Links) -> dict[str, BlockMap]:
         except (OSError, NoMapError) as error:
             logger.debug("%s knows no map: %s", address, error)
     return known
+
+
+def _stays(address: str, links: _Links) -> bool:
+    try:
+        reply = ask(links.to(address), m.AskMap())
+    except OSError:
+        return False
+    assert isinstance(reply, m.CurrentMap)
+    return not reply.leaving
 
 
 def _newest(known: Mapping[str, BlockMap]) -> BlockMap | None:

@@ -22,6 +22,7 @@ import msgspec
 from gangline.ps.connection import Connection, Inbound
 from gangline.ps.errors import WireError
 from gangline.ps.messages import Hello, Request, encode
+from gangline.ps.resizing import Departure
 from gangline.ps.service import Answer, Caller, Exchange, Service
 from gangline.ps.settings import Settings
 from gangline.ps.shared_image import SharedImage, peer_is_same_user, unix_name
@@ -56,16 +57,22 @@ class Server:
         self._written_layout = self._layout()
         self.address = self._listen(address)
 
-    def run(self, stopping: Callable[[], bool], linger_seconds: float = 0.0) -> None:
+    def run(
+        self, stopping: Callable[[], bool], *, linger_seconds: float = 0.0, departure: Departure | None = None
+    ) -> None:
         """Serve until told to stop, then for a while as long as anyone is connected; write a last snapshot and close.
 
-        When a whole job is stopped, its workers still have a step to push: they must find their servers.
+        When a whole job is stopped, its workers still have a step to push: they must find their servers. When this
+        server alone is stopped, the departure takes its blocks elsewhere, and is served until it has.
         """
         try:
             while not stopping():
                 self._serve_once()
+            self.service.leaving = True
+            if departure and any(self._connections()):
+                departure.start()
             deadline = time.monotonic() + linger_seconds
-            while time.monotonic() < deadline and any(self._connections()):
+            while (departure and departure.under_way()) or self._is_needed(deadline):
                 self._serve_once()
         finally:
             self.close()
@@ -88,6 +95,11 @@ class Server:
         for key, mask in self._selector.select(AWAITED_TICK_SECONDS if awaited else TICK_SECONDS):
             self._turn(key.data, mask)
         self._tick(time.monotonic())
+
+    def _is_needed(self, deadline: float) -> bool:
+        """Whether somebody may still want what is here: blocks, or the word of the lead."""
+        holds = self.service.store.blocks or self.service.coordinator.leads
+        return bool(holds) and time.monotonic() < deadline and any(self._connections())
 
     def _layout(self) -> tuple[int, int, int]:
         store, coordinator = self.service.store, self.service.coordinator

@@ -69,6 +69,8 @@ class Service:
     def __init__(self, settings: Settings, address: str, servers: tuple[str, ...]) -> None:
         agreement = Agreement(settings)
         self.address = address
+        self.leaving = False
+        """Whether this server was told to stop."""
         self.store = Store(agreement)
         self.coordinator = Coordinator(address, servers, agreement, lease_seconds=settings.lease_seconds)
         self._table: dict[type, Handler] = {
@@ -188,12 +190,12 @@ class Service:
         return Answer(self.coordinator.progress())
 
     def _map(self, _: m.AskMap, exchange: Exchange) -> Answer | None:
-        return None if self.coordinator.moving else Answer(m.CurrentMap(self.coordinator.map))
+        return None if self.coordinator.moving else Answer(m.CurrentMap(self.coordinator.map, self.leaving))
 
     def _propose(self, message: m.ProposeServers, exchange: Exchange) -> Answer | None:
         if self.coordinator.moving:
             return None
-        return Answer(self.coordinator.propose(message.servers, exchange.now + message.seconds))
+        return Answer(self.coordinator.propose(message.servers, exchange.now + message.seconds, message.based_on))
 
     def _freeze(self, message: m.Freeze, exchange: Exchange) -> Answer:
         held = self.store.find(message.blocks, self.store.map_version)
