@@ -1,8 +1,11 @@
 """What is tried again, how often, and what never is."""
 
+import asyncio
 import random
+import socket
 import ssl
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -207,6 +210,32 @@ async def _reads(access: ClusterAccess) -> bool:
         except UnreachableError:
             return False
     return True
+
+
+async def test_a_server_that_does_not_say_goodbye_keeps_no_connection_open(certificates: Path) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates / "chain.pem", certificates / "key.pem")
+    done = threading.Event()
+
+    def speak_once(listener: socket.socket) -> None:
+        accepted, _ = listener.accept()
+        with context.wrap_socket(accepted, server_side=True) as connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")
+            done.wait(60)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        speaking = asyncio.create_task(asyncio.to_thread(speak_once, listener))
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        client = KubeClient(ClusterAccess(server=url, verify=False))
+        lines = client.logs("p", follow=True)
+        assert await anext(lines) == b"one"
+        (made,) = client._transport._sockets
+        await lines.aclose()
+        await client.close()
+        assert made.fileno() == -1
+        done.set()
+        await speaking
 
 
 async def test_unusable_certificates_are_named() -> None:

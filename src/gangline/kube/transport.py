@@ -10,10 +10,11 @@ import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 from multidict import CIMultiDict
@@ -30,6 +31,7 @@ _IDLE_CONNECTION_SECONDS = 60
 """A new connection costs both sides several milliseconds of processor time; the server hangs up after 90 seconds."""
 _KEEPALIVE_SECONDS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """When a silent connection is probed; systems other than Linux know only some of these."""
+_FAREWELL_ROUNDS, _FAREWELL_SECONDS = 200, 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +77,23 @@ class Transport:
         self._backoff = backoff
         self._randomness = randomness
         self._tls = _TlsContexts(access)
-        self._calls = _session(limit=connections)
-        self._streams = _session(limit=0)
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._calls = _session(limit=connections, sockets=self._sockets)
+        self._streams = _session(limit=0, sockets=self._sockets)
 
     async def close(self) -> None:
         """Close every connection."""
         await self._calls.close()
         await self._streams.close()
+        # A stream that was left says goodbye by TLS and waits for the answer, longer than this loop may have to live.
+        for _ in range(_FAREWELL_ROUNDS):
+            left = [made for made in self._sockets if made.fileno() >= 0]
+            if not left:
+                return
+            for made in left:
+                with suppress(OSError):
+                    made.shutdown(socket.SHUT_RDWR)
+            await asyncio.sleep(_FAREWELL_SECONDS)
 
     async def call(self, request: Request) -> bytes:
         """Send a request and return the body of the answer, repeating it while that is safe and worthwhile."""
@@ -253,9 +265,14 @@ def _load_certificate(context: ssl.SSLContext, certificate: ClientCertificate) -
         context.load_cert_chain(file)
 
 
-def _session(*, limit: int) -> aiohttp.ClientSession:
+def _session(*, limit: int, sockets: WeakSet[socket.socket]) -> aiohttp.ClientSession:
+    def make_socket(address: tuple[Any, ...]) -> socket.socket:
+        made = _watchful_socket(address)
+        sockets.add(made)
+        return made
+
     connector = aiohttp.TCPConnector(
-        limit=limit, socket_factory=_watchful_socket, keepalive_timeout=_IDLE_CONNECTION_SECONDS
+        limit=limit, socket_factory=make_socket, keepalive_timeout=_IDLE_CONNECTION_SECONDS
     )
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
