@@ -7,9 +7,9 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -205,6 +205,15 @@ def test_a_new_server_gets_its_share_by_itself(server: ServerProcess, tmp_path: 
     assert second.stop() == 0
 
 
+@contextmanager
+def running(addresses: Sequence[str], directory: Path, *options: str) -> Iterator[list[ServerProcess]]:
+    """The servers of one job; those that run at the end are killed."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(ServerProcess(address, directory, *options, cluster=addresses)) for address in addresses
+        ]
+
+
 def trained_under_bsp(directory: Path, *, lead_leaves: bool) -> bytes:
     """Two workers and three servers; the first of them is removed halfway, or is not. The final values to the bit."""
     addresses = [free_address() for _ in range(3)]
@@ -217,10 +226,7 @@ def trained_under_bsp(directory: Path, *, lead_leaves: bool) -> bytes:
             values = sessions[index].parameters
             sessions[index].push_pull({name: dice.normal(size=100).astype(np.float32) + values[name] for name in model})
 
-    with ExitStack() as stack:
-        servers = [
-            stack.enter_context(ServerProcess(address, directory, *options, cluster=addresses)) for address in addresses
-        ]
+    with running(addresses, directory, *options) as servers, ExitStack() as stack:
         sessions = [
             stack.enter_context(ps.connect(model, replica=make_replica(addresses, index))) for index in range(2)
         ]
@@ -250,11 +256,10 @@ def test_a_server_that_alone_is_told_to_stop_leaves_its_blocks_to_the_others(tmp
     addresses = [free_address() for _ in range(3)]
     model = {f"t{number}": np.zeros(100, np.float32) for number in range(6)}
     ones = {name: np.ones(100, np.float32) for name in model}
-    with ExitStack() as stack:
-        servers = [
-            stack.enter_context(ServerProcess(address, tmp_path, *OPTIONS, cluster=addresses)) for address in addresses
-        ]
-        session = stack.enter_context(ps.connect(model, replica=make_replica(addresses)))
+    with (
+        running(addresses, tmp_path, *OPTIONS) as servers,
+        ps.connect(model, replica=make_replica(addresses)) as session,
+    ):
         session.push_pull(ones)
         assert servers[leaves].stop() == 0
 
@@ -271,10 +276,7 @@ def test_servers_that_are_told_to_stop_together_lose_nothing(tmp_path: Path) -> 
     addresses = [free_address() for _ in range(2)]
     model = {f"t{number}": np.zeros(100, np.float32) for number in range(4)}
     ones = {name: np.ones(100, np.float32) for name in model}
-    with ExitStack() as stack:
-        servers = [
-            stack.enter_context(ServerProcess(address, tmp_path, *OPTIONS, cluster=addresses)) for address in addresses
-        ]
+    with running(addresses, tmp_path, *OPTIONS) as servers:
         session = ps.connect(model, replica=make_replica(addresses))
         session.push_pull(ones)
         for server in servers:

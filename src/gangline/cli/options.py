@@ -84,6 +84,19 @@ def complete_files(ctx: click.Context, parameter: click.Parameter, typed: str) -
     return [CompletionItem(typed, type="file")]
 
 
+def job_files_option(function: F) -> F:
+    """Add ``-f``: where jobs are read from."""
+    return click.option(
+        "-f",
+        "--file",
+        "files",
+        metavar="FILE",
+        multiple=True,
+        help="Read jobs from a file, or from standard input with '-'; repeatable.",
+        shell_complete=complete_files,
+    )(function)
+
+
 def job_argument(function: F) -> F:
     """Add the job a command is about."""
     return click.argument("job", metavar="JOB", shell_complete=_job_names)(function)

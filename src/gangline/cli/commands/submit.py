@@ -14,7 +14,7 @@ from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.following import finish, follow
 from gangline.cli.job_sources import in_active_environment, jobs_from_files, jobs_from_options
 from gangline.cli.jobs import print_jobs
-from gangline.cli.options import Output, complete_files, output_option
+from gangline.cli.options import Output, complete_files, job_files_option, output_option
 from gangline.dialects import Translation
 from gangline.dialects.native import job_to_plain
 from gangline.errors import GanglineError
@@ -110,15 +110,7 @@ class SubmitCommand(click.Command):
 
 @click.command("submit", cls=SubmitCommand, context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="[--] [COMMAND]...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_files)
-@click.option(
-    "-f",
-    "--file",
-    "files",
-    metavar="FILE",
-    multiple=True,
-    help="Read jobs from a file, or from standard input with '-'; repeatable.",
-    shell_complete=complete_files,
-)
+@job_files_option
 @_short_form
 @sending_options
 @click.pass_context

@@ -9,7 +9,7 @@ from gangline.cli import table, terminal
 from gangline.cli.connection import connect
 from gangline.cli.documents import json_text
 from gangline.cli.job_sources import jobs_from_files
-from gangline.cli.options import Output, complete_files, output_option
+from gangline.cli.options import Output, job_files_option, output_option
 from gangline.cli.outlook import moment_text, state_of
 from gangline.model import JobId
 from gangline.settings import Settings
@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("what-if")
-@click.option(
-    "-f",
-    "--file",
-    "files",
-    metavar="FILE",
-    multiple=True,
-    help="Jobs not yet submitted, from a file or, with '-', standard input; repeatable.",
-    shell_complete=complete_files,
-)
+@job_files_option
 @click.option(
     "--add-nodes",
     "described",
