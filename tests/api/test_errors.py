@@ -5,8 +5,9 @@ import inspect
 import pytest
 
 from gangline import errors
-from gangline.api.errors import STATUSES, error_to_body, status_of
+from gangline.api.errors import STATUSES, status_of
 from gangline.errors import GanglineError, InvalidInputError, NotFoundError, StaleVersionError
+from gangline.wire import error_to_body
 
 CLASSES = [item for item in vars(errors).values() if inspect.isclass(item) and issubclass(item, GanglineError)]
 

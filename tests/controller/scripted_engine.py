@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, Usage
+from gangline.engines.interface import Engine, EngineEvent, LogQuery
 from gangline.errors import EngineError
-from gangline.model import Clean, Gang, GangId, JobId, Node
+from gangline.model import Clean, Gang, GangId, JobId, LogLine, Node, Usage
 from gangline.testing.builders import make_node
 
 

@@ -4,10 +4,27 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, NodeUsage, ReplicaUsage, Stream, Usage
+from gangline.engines.interface import Engine, EngineEvent, LogQuery
 from gangline.lifecycle import advance
 from gangline.lifecycle.events import Event
-from gangline.model import Clean, Gang, GangId, Job, JobId, Node, ReplicaId, Resources, RoleName, Tenant, Timestamp
+from gangline.model import (
+    Clean,
+    Gang,
+    GangId,
+    Job,
+    JobId,
+    LogLine,
+    Node,
+    NodeUsage,
+    ReplicaId,
+    ReplicaUsage,
+    Resources,
+    RoleName,
+    Stream,
+    Tenant,
+    Timestamp,
+    Usage,
+)
 from gangline.operations import Caller, ControllerLink, Desk, SweepLink
 from gangline.scheduling import Explanation
 from gangline.storage.memory import MemoryStore

@@ -130,7 +130,7 @@ async def test_an_explanation_calls_other_jobs_by_name_and_foreign_ones_by_tenan
 async def test_a_job_nobody_has_looked_at_yet_says_so(office: Office) -> None:
     await operations.submit(office.desk(), JOB, make_spec())
     reason = await operations.explain(office.desk(), DEFAULT_TENANT, "mnist")
-    assert reason.explanation is None
+    assert reason.constraint is None
     assert "has not looked" in reason.sentences[0]
 
 

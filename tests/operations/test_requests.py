@@ -7,9 +7,9 @@ import pytest
 from gangline import operations
 from gangline.errors import ConflictError, InvalidInputError, InvalidTransitionError, NotFoundError, StaleVersionError
 from gangline.lifecycle.events import HaltRequested
-from gangline.model import DEFAULT_TENANT, Job, JobId, Phase, RoleName, Tenant
+from gangline.model import DEFAULT_TENANT, Job, JobId, JobPage, Phase, RoleName, Tenant
 from gangline.operations import Desk
-from gangline.storage.interface import JobPage, JobQuery
+from gangline.storage.interface import JobQuery
 from gangline.testing.builders import make_role, make_running_job, make_spec
 from tests.operations.fakes import Office, at
 

@@ -12,9 +12,8 @@ from gangline.cli.reconnecting import Bridge, unbroken
 from gangline.errors import NotFoundError
 from gangline.model import Job, JobId, Phase, ReplicaId, Tenant, Timestamp
 from gangline.sdk import Change, Client, LogLine, SweepStatus
-from gangline.sdk.exchange import Exchange
+from gangline.sdk.exchange import Exchange, deadline_of
 from gangline.sdk.sweeps import Sweeps
-from gangline.sdk.wire import deadline_of
 from gangline.settings import Settings
 
 _DISORDER_SECONDS = 60.0

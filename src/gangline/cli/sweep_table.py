@@ -6,8 +6,6 @@ from math import prod
 import click
 
 from gangline.cli import table, terminal, words
-from gangline.cli.documents import plain
-from gangline.dialects.native import sweep_to_plain
 from gangline.model import FINAL_PHASES, Phase, Timestamp
 from gangline.sdk import SweepStatus, TrialStatus
 
@@ -93,17 +91,3 @@ def print_trials(sweep: SweepStatus) -> None:
     rows = [trial_row(sweep, trial, now) for trial in sweep.trials]
     for line in table.lines(trial_headings(sweep), rows, width=terminal.width()):
         click.echo(line)
-
-
-def sweep_document(sweep: SweepStatus) -> dict[str, object]:
-    """Write a sweep for ``-o json``: the file that would submit it again, and its status."""
-    status = {
-        "id": sweep.id,
-        "state": sweep.state.value,
-        "created_at": plain(sweep.created_at, "created_at"),
-        "finished_at": plain(sweep.finished_at, "finished_at"),
-        "begun": sweep.begun,
-        "best": sweep.best,
-        "trials": plain(sweep.trials),
-    }
-    return {**sweep_to_plain(sweep.spec), "status": status}

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 import click
 
 from gangline.cli import table, terminal
-from gangline.cli.documents import plain, yaml_text
+from gangline.cli.documents import yaml_text
 from gangline.cli.jobs import HEADINGS, WIDE_HEADINGS, row
 from gangline.cli.options import Output
 from gangline.model import Job, JobId
 from gangline.sdk import Change
+from gangline.wire import plain
 
 _WIDTHS = (24, 11, 8, 9)
 """Columns of a table whose rows are not known yet."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from gangline import wire
 from gangline.api.auth import local_caller, user_name
 from gangline.api.rest import make_app
 from gangline.compose.clock import SystemClock
@@ -22,7 +23,7 @@ from gangline.engines.kubernetes.observer import KubernetesObserver
 from gangline.errors import GanglineError, StorageError
 from gangline.kube import ForbiddenError, KubeClient, KubeError
 from gangline.model import Job, JobId
-from gangline.operations import Caller, Desk, Reason
+from gangline.operations import Caller, Desk, explained
 from gangline.storage.kubernetes import KubernetesStore
 
 if TYPE_CHECKING:
@@ -136,10 +137,10 @@ class RecordLink:
     def explanation(self, job_id: JobId) -> "Explanation | None":
         """Return nothing: what is known here was told by the controller; see ``told``."""
 
-    def told(self, job_id: JobId) -> Reason | None:
+    def told(self, job_id: JobId) -> wire.Explanation | None:
         """Return why a job waits, as the leader wrote it into the job's status."""
         found = self._store.explanation(job_id)
-        return None if found is None else Reason(explanation=found.facts, sentences=found.sentences)
+        return None if found is None else explained(found.facts, found.sentences)
 
     def watch(self) -> AsyncIterator[JobId]:
         """Return every job that changes from this call on; the cluster is watched from the first call."""

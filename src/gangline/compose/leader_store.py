@@ -10,8 +10,7 @@ from dataclasses import replace
 from gangline.engines.kubernetes import PodJobs, is_pod_job
 from gangline.errors import NotFoundError, StaleVersionError
 from gangline.kube import KubeClient
-from gangline.model import Job, JobId, Phase
-from gangline.storage.interface import Record
+from gangline.model import Job, JobId, JournalRecord, Phase
 from gangline.storage.kubernetes import KubernetesStore
 
 
@@ -35,7 +34,7 @@ class LeaderStore(KubernetesStore):
         """Forget the job of a pod, if it is there."""
         self._of_pods.pop(job_id, None)
 
-    async def save(self, job: Job, records: Sequence[Record] = ()) -> Job:
+    async def save(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Replace a job; see Store."""
         if not is_pod_job(job.id):
             return await super().save(job, records)

@@ -14,9 +14,9 @@ from typing import Protocol
 from gangline.errors import ConflictError, NotFoundError, StaleVersionError, StorageError
 from gangline.lifecycle import Event, new_job
 from gangline.lifecycle.events import CancelRequested, DeleteRequested
-from gangline.model import Clock, JobId, JobSpec
+from gangline.model import Clock, JobId, JobSpec, JournalRecord
 from gangline.model.sweep import Assignment, Sweep, SweepId
-from gangline.storage.interface import Record, Store
+from gangline.storage.interface import Store
 from gangline.storage.trials import read_trials
 from gangline.sweeps import Trial, plan, trial_to_job
 
@@ -155,7 +155,7 @@ class SweepDriver:
     async def _create(self, job_id: JobId, spec: JobSpec, sweep: Sweep) -> None:
         job = new_job(job_id, spec, self._clock.now())
         message = f"by the sweep {sweep.name}"
-        record = Record(job_id=job_id, at=job.created_at, reason="Submitted", message=message, phase=job.phase)
+        record = JournalRecord(job_id=job_id, at=job.created_at, reason="Submitted", message=message, phase=job.phase)
         await self._store.create(job, [record])
 
     async def _exists(self, job_id: JobId) -> bool:

@@ -5,9 +5,8 @@ keyed by the gang's id (job and attempt), because a controller that restarts giv
 ``gangline.testing.engine_suite`` is the proof that an engine keeps this contract.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from gangline.lifecycle.events import GangEvent
@@ -17,32 +16,14 @@ from gangline.model import (
     GangId,
     Job,
     JobId,
+    LogLine,
     Metric,
     Node,
-    NodeName,
     ReplicaId,
-    Resources,
     RoleName,
     Timestamp,
+    Usage,
 )
-
-
-class Stream(StrEnum):
-    """Which output of a replica a line was written to."""
-
-    STDOUT = "stdout"
-    STDERR = "stderr"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
-    """One line of one replica's output. Bytes that are not UTF-8 arrive as replacement characters."""
-
-    replica: ReplicaId
-    attempt: int
-    at: Timestamp
-    stream: Stream
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,36 +37,6 @@ class LogQuery:
     since: Timestamp | None = None
     tail: int | None = None
     follow: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaUsage:
-    """What one running replica uses now. ``gpus`` are the device ids it was given."""
-
-    job_id: JobId
-    replica: ReplicaId
-    node: NodeName
-    cpu_millis: int
-    memory_mib: int
-    gpus: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeUsage:
-    """What is used of one node now, by whomever. GPU figures: percent of each device's time, MiB of its memory."""
-
-    node: NodeName
-    used: Resources
-    gpu_percent: Mapping[str, int] = field(default_factory=dict)
-    gpu_memory_mib: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """A moment's measurement of everything."""
-
-    nodes: tuple[NodeUsage, ...]
-    replicas: tuple[ReplicaUsage, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from gangline.model.identity import (
 from gangline.model.job import Job, PhaseEntry, ReplicaState, ReplicaStatus
 from gangline.model.metric import CHECKPOINT_METRIC, Metric
 from gangline.model.node import Node, Taint
+from gangline.model.observation import JobPage, JournalRecord, LogLine, NodeUsage, ReplicaUsage, Stream, Usage
 from gangline.model.phase import ACTIVE_PHASES, FINAL_PHASES, WAITING_PHASES, Phase
 from gangline.model.placement import (
     Bond,
@@ -67,7 +68,10 @@ __all__ = [
     "GangReplica",
     "Job",
     "JobId",
+    "JobPage",
     "JobSpec",
+    "JournalRecord",
+    "LogLine",
     "Match",
     "Metric",
     "Node",
@@ -76,6 +80,7 @@ __all__ = [
     "NodeRequirement",
     "NodeRule",
     "NodeTerm",
+    "NodeUsage",
     "Phase",
     "PhaseEntry",
     "PlacementRule",
@@ -87,14 +92,17 @@ __all__ = [
     "ReplicaId",
     "ReplicaState",
     "ReplicaStatus",
+    "ReplicaUsage",
     "Resources",
     "Restart",
     "Retry",
     "RoleName",
     "RoleSpec",
+    "Stream",
     "Success",
     "Taint",
     "Tenant",
     "Timestamp",
     "Toleration",
+    "Usage",
 ]

@@ -9,15 +9,14 @@ from gangline.operations.amendment import amend
 from gangline.operations.cluster import explain, nodes, queues, usage
 from gangline.operations.code import has_code, put_code
 from gangline.operations.desk import Caller, ControllerLink, Courier, Desk, SweepLink
-from gangline.operations.listing import Change, get_job, list_jobs, unfinished_jobs, watch_job, watch_jobs
+from gangline.operations.listing import get_job, list_jobs, unfinished_jobs, watch_job, watch_jobs
 from gangline.operations.objects import ObjectKind, bring_object, delete_object, get_object, list_objects, put_object
 from gangline.operations.observation import LogFilter, journal, latest_metrics, logs, metrics
-from gangline.operations.reasons import Reason, word_reason
+from gangline.operations.reasons import explained, word_reason
 from gangline.operations.requests import cancel, delete, halt, prune, resume, scale
 from gangline.operations.sabotage import kill
 from gangline.operations.submission import submit
 from gangline.operations.sweeps import (
-    SweepReport,
     delete_sweep,
     get_sweep,
     list_sweeps,
@@ -28,15 +27,12 @@ from gangline.operations.sweeps import (
 
 __all__ = [
     "Caller",
-    "Change",
     "ControllerLink",
     "Courier",
     "Desk",
     "LogFilter",
     "ObjectKind",
-    "Reason",
     "SweepLink",
-    "SweepReport",
     "amend",
     "bring_object",
     "cancel",
@@ -44,6 +40,7 @@ __all__ = [
     "delete_object",
     "delete_sweep",
     "explain",
+    "explained",
     "get_job",
     "get_object",
     "get_sweep",

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from gangline.errors import ConflictError, InvalidInputError, StaleVersionError
-from gangline.model import Job, JobSpec, Tenant
+from gangline.model import Job, JobSpec, JournalRecord, Tenant
 from gangline.operations.desk import Desk
 from gangline.operations.listing import get_job
-from gangline.storage.interface import Record
 
 _TRIES = 8
 """How often the change is repeated when somebody else changes the job at the same moment."""
@@ -24,7 +23,7 @@ async def amend(desk: Desk, tenant: Tenant, reference: str, spec: JobSpec) -> Jo
         if job.spec == spec:
             return job
         await _check_queue(desk, job, spec)
-        record = Record(
+        record = JournalRecord(
             job_id=job.id, at=desk.clock.now(), reason="Amended", message=f"by {desk.caller.name}", phase=job.phase
         )
         try:

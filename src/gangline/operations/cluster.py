@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from gangline.engines.interface import Usage
 from gangline.errors import ConflictError
-from gangline.model import Node, Queue, Tenant
+from gangline.model import Node, Queue, Tenant, Usage
 from gangline.operations.desk import Desk
 from gangline.operations.listing import get_job
-from gangline.operations.reasons import Reason, word_reason
+from gangline.operations.reasons import word_reason
+from gangline.wire import Explanation
 
-_UNSEEN = Reason(explanation=None, sentences=("The scheduler has not looked at it yet.",))
+_UNSEEN = Explanation(sentences=("The scheduler has not looked at it yet.",))
 
 
 async def nodes(desk: Desk) -> Sequence[Node]:
@@ -27,7 +27,7 @@ async def queues(desk: Desk) -> Sequence[Queue]:
     return await desk.store.queues()
 
 
-async def explain(desk: Desk, tenant: Tenant, reference: str) -> Reason:
+async def explain(desk: Desk, tenant: Tenant, reference: str) -> Explanation:
     """Say why a job waits, as the last scheduling cycle saw it."""
     job = await get_job(desk, tenant, reference)
     if not job.placeable:

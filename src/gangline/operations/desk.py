@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from gangline import wire
 from gangline.engines.interface import Engine
 from gangline.errors import PermissionDeniedError
 from gangline.model import Clock, JobId, JobSpec, Tenant
-from gangline.operations.reasons import Reason
 from gangline.storage.interface import Store
 
 if TYPE_CHECKING:
@@ -87,4 +87,4 @@ class Desk:
     caller: Caller
     object_directory: Path | None = None
     courier: Courier | None = None
-    told: Callable[[JobId], Reason | None] | None = None
+    told: Callable[[JobId], wire.Explanation | None] | None = None

@@ -1,21 +1,14 @@
 """Finding jobs, and hearing of their changes as they happen."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gangline.errors import NotFoundError
-from gangline.model import Job, JobId, Tenant
+from gangline.model import Job, JobId, JobPage, Tenant
 from gangline.operations.desk import Desk
-from gangline.storage.interface import JobPage, JobQuery
+from gangline.storage.interface import JobQuery
 from gangline.storage.listing import matches
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A job as it is now; ``job`` None means that it is gone."""
-
-    job_id: JobId
-    job: Job | None
+from gangline.wire import Change
 
 
 async def get_job(desk: Desk, tenant: Tenant, reference: str) -> Job:

@@ -4,12 +4,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from gangline.engines.interface import LogLine, LogQuery
+from gangline.engines.interface import LogQuery
 from gangline.errors import InvalidInputError
-from gangline.model import Job, Metric, Phase, RoleName, Tenant, Timestamp
+from gangline.model import Job, JournalRecord, LogLine, Metric, Phase, RoleName, Tenant, Timestamp
 from gangline.operations.desk import Desk
 from gangline.operations.listing import get_job, watch_job
-from gangline.storage.interface import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +22,9 @@ class LogFilter:
     tail: int | None = None
 
 
-async def journal(desk: Desk, tenant: Tenant, reference: str, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
+async def journal(
+    desk: Desk, tenant: Tenant, reference: str, *, after: int = 0, limit: int = 1000
+) -> Sequence[JournalRecord]:
     """Return what happened to a job, oldest first."""
     job = await get_job(desk, tenant, reference)
     return await desk.store.journal(job.id, after=after, limit=limit)

@@ -1,32 +1,33 @@
 """Why a job waits, in words that call other jobs by the names their users gave them."""
 
-from dataclasses import dataclass
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from gangline.errors import NotFoundError
 from gangline.model import JobId, Tenant
 from gangline.storage.interface import Store
+from gangline.wire import Excluded, Explanation
 
 if TYPE_CHECKING:
     # The scheduler and its arrays are slow to import, and a command that lists jobs needs neither.
-    from gangline.scheduling import Explanation
+    from gangline import scheduling
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """Why a job waits: the facts, and sentences for a person."""
-
-    explanation: "Explanation | None"
-    sentences: tuple[str, ...]
-
-
-async def word_reason(store: Store, tenant: Tenant, why: "Explanation") -> Reason:
+async def word_reason(store: Store, tenant: Tenant, why: "scheduling.Explanation") -> Explanation:
     """Put an explanation into words for one tenant, who learns no names of other tenants' jobs."""
     sentences = why.sentences()
     for other in {*why.holders, *((why.behind,) if why.behind else ())}:
         name = await _name(store, tenant, other)
         sentences = tuple(sentence.replace(other, name) for sentence in sentences)
-    return Reason(explanation=why, sentences=sentences)
+    return explained(why, sentences)
+
+
+def explained(why: "scheduling.Explanation", sentences: tuple[str, ...]) -> Explanation:
+    """Join what the scheduler knows with the sentences that tell it."""
+    facts = {item.name: getattr(why, item.name) for item in fields(why)}
+    facts["excluded"] = tuple(Excluded(rule=excluded.rule, nodes=excluded.nodes) for excluded in why.excluded)
+    facts["predicted_start_at"] = facts.pop("predicted_start")
+    return Explanation(sentences=sentences, **facts)
 
 
 async def _name(store: Store, tenant: Tenant, job_id: JobId) -> str:

@@ -14,11 +14,11 @@ from gangline.lifecycle.events import (
     ResumeRequested,
     ScaleRequested,
 )
-from gangline.model import FINAL_PHASES, Job, RoleName, Tenant, Timestamp
+from gangline.model import FINAL_PHASES, Job, JournalRecord, RoleName, Tenant, Timestamp
 from gangline.operations.code import forget_unused_code
 from gangline.operations.desk import Desk
 from gangline.operations.listing import get_job
-from gangline.storage.interface import JobQuery, Record
+from gangline.storage.interface import JobQuery
 from gangline.storage.journal import records_between
 
 _TRIES = 8
@@ -93,12 +93,12 @@ async def _change(desk: Desk, job: Job, event_of: EventOf) -> Job:
     raise ConflictError(f"job '{job.name}' changes faster than this request can be recorded; try again")
 
 
-def _records(desk: Desk, before: Job, after: Job, event: Event) -> tuple[Record, ...]:
+def _records(desk: Desk, before: Job, after: Job, event: Event) -> tuple[JournalRecord, ...]:
     """Write down what the request changed, and who made it."""
     reason, by = type(event).__name__, f"by {desk.caller.name}"
     changes = records_between(before, after, event.at)
     if not any(record.reason == reason for record in changes):
-        return (Record(job_id=after.id, at=event.at, reason=reason, message=by, phase=after.phase), *changes)
+        return (JournalRecord(job_id=after.id, at=event.at, reason=reason, message=by, phase=after.phase), *changes)
     return tuple(
         replace(record, message=f"{record.message} ({by})") if record.reason == reason else record for record in changes
     )

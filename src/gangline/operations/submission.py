@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from gangline.errors import ConflictError, GanglineError, InvalidInputError, NotFoundError, PermissionDeniedError
 from gangline.lifecycle import new_job
-from gangline.model import Job, JobId, JobSpec, Queue, QueueName, Tenant
+from gangline.model import Job, JobId, JobSpec, JournalRecord, Queue, QueueName, Tenant
 from gangline.model.identity import check_name
 from gangline.operations.code import CODE_PREFIX, has_code
 from gangline.operations.desk import Desk
-from gangline.storage.interface import Record
 
 
 async def submit(desk: Desk, job_id: JobId, spec: JobSpec, *, halted: bool = False, notes: Sequence[str] = ()) -> Job:
@@ -26,7 +25,8 @@ async def submit(desk: Desk, job_id: JobId, spec: JobSpec, *, halted: bool = Fal
     job = new_job(job_id, spec, at, halted=halted)
     words = [("Submitted", f"by {desk.caller.name}"), *(("Note", note) for note in notes)]
     records = [
-        Record(job_id=job_id, at=at, reason=reason, message=message, phase=job.phase) for reason, message in words
+        JournalRecord(job_id=job_id, at=at, reason=reason, message=message, phase=job.phase)
+        for reason, message in words
     ]
     try:
         job = await desk.store.create(job, records)

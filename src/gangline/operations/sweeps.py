@@ -4,7 +4,7 @@ import asyncio
 import difflib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gangline.errors import ConflictError, GanglineError, NotFoundError, StaleVersionError
 from gangline.model import JobId, Tenant
@@ -13,22 +13,15 @@ from gangline.model.sweep import Sweep, SweepId, SweepSpec
 from gangline.operations.desk import Desk
 from gangline.operations.submission import check_spec
 from gangline.storage.trials import read_trials
-from gangline.sweeps import Trial, check_references
+from gangline.sweeps import Trial, best_trial, check_references
+from gangline.wire import SweepStatus, TrialStatus
 
 _TRIES = 8
 _LOOK_SECONDS = 1.0
 """How often a watched sweep is read even if no trial changes phase: reported numbers announce themselves nowhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepReport:
-    """A sweep and its trials as they stand, in their order."""
-
-    sweep: Sweep
-    trials: tuple[Trial, ...]
-
-
-async def submit_sweep(desk: Desk, sweep_id: SweepId, spec: SweepSpec) -> SweepReport:
+async def submit_sweep(desk: Desk, sweep_id: SweepId, spec: SweepSpec) -> SweepStatus:
     """Record a new sweep, or return the one that this very submission made before."""
     desk.caller.check(spec.tenant)
     check_name(sweep_id, "id")
@@ -60,32 +53,32 @@ async def _send(desk: Desk, sweep: Sweep) -> None:
         raise
 
 
-async def list_sweeps(desk: Desk, tenant: Tenant) -> tuple[SweepReport, ...]:
+async def list_sweeps(desk: Desk, tenant: Tenant) -> tuple[SweepStatus, ...]:
     """Return the tenant's sweeps with their trials, newest first."""
     desk.caller.check(tenant)
     return tuple([await _report(desk, sweep) for sweep in await desk.store.sweeps(tenant)])
 
 
-async def get_sweep(desk: Desk, tenant: Tenant, name: str) -> SweepReport:
+async def get_sweep(desk: Desk, tenant: Tenant, name: str) -> SweepStatus:
     """Return one sweep with its trials."""
     desk.caller.check(tenant)
     return await _report(desk, await _find(desk, tenant, name))
 
 
-async def stop_sweep(desk: Desk, tenant: Tenant, name: str) -> SweepReport:
+async def stop_sweep(desk: Desk, tenant: Tenant, name: str) -> SweepStatus:
     """Start no further trial and cancel those that run; what ended before is kept."""
     return await _change(desk, tenant, name, lambda sweep: replace(sweep, stopped=True))
 
 
-async def delete_sweep(desk: Desk, tenant: Tenant, name: str) -> SweepReport:
+async def delete_sweep(desk: Desk, tenant: Tenant, name: str) -> SweepStatus:
     """Make a sweep disappear with the jobs of all its trials, stopping them first if they run."""
     return await _change(desk, tenant, name, lambda sweep: replace(sweep, deleting=True))
 
 
-async def watch_sweep(desk: Desk, tenant: Tenant, name: str) -> AsyncGenerator[SweepReport, None]:
+async def watch_sweep(desk: Desk, tenant: Tenant, name: str) -> AsyncGenerator[SweepStatus, None]:
     """Return a sweep as it is and whenever something of it has changed; ends with its removal."""
     report = await get_sweep(desk, tenant, name)
-    sweep_id = report.sweep.id
+    sweep_id = report.id
     changes = desk.link.watch()
     waiting = asyncio.ensure_future(anext(changes))
     yield report
@@ -108,7 +101,7 @@ async def watch_sweep(desk: Desk, tenant: Tenant, name: str) -> AsyncGenerator[S
         waiting.cancel()
 
 
-async def _change(desk: Desk, tenant: Tenant, name: str, changed: Callable[[Sweep], Sweep]) -> SweepReport:
+async def _change(desk: Desk, tenant: Tenant, name: str, changed: Callable[[Sweep], Sweep]) -> SweepStatus:
     desk.caller.check(tenant)
     for _ in range(_TRIES):
         sweep = await _find(desk, tenant, name)
@@ -135,5 +128,33 @@ async def _known(desk: Desk, tenant: Tenant, name: str) -> Sweep | None:
     return next((sweep for sweep in await desk.store.sweeps(tenant) if sweep.name == name), None)
 
 
-async def _report(desk: Desk, sweep: Sweep) -> SweepReport:
-    return SweepReport(sweep=sweep, trials=await read_trials(desk.store, sweep))
+async def _report(desk: Desk, sweep: Sweep) -> SweepStatus:
+    trials = await read_trials(desk.store, sweep)
+    best = best_trial(sweep.spec.objective, trials)
+    return SweepStatus(
+        id=sweep.id,
+        spec=sweep.spec,
+        state=sweep.state,
+        created_at=sweep.created_at,
+        trials=tuple(_trial_status(trial) for trial in trials),
+        begun=sweep.begun,
+        best=None if best is None else best.assignment.number,
+        finished_at=sweep.finished_at,
+    )
+
+
+def _trial_status(trial: Trial) -> TrialStatus:
+    job = trial.job
+    return TrialStatus(
+        number=trial.assignment.number,
+        values=trial.assignment.values,
+        job=job.name,
+        job_id=job.id,
+        phase=job.phase,
+        reason=job.reason,
+        message=job.message,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        result=trial.result,
+    )

@@ -8,20 +8,10 @@ is imported when first used: most commands read none, and the dialects are slow 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from gangline.model import JournalRecord, LogLine, NodeUsage, ReplicaUsage, Usage
 from gangline.sdk.client import Client
-from gangline.sdk.sweeps import SweepStatus, TrialStatus
-from gangline.sdk.values import (
-    Change,
-    Excluded,
-    Explanation,
-    JobTop,
-    JournalRecord,
-    LogLine,
-    NodeTop,
-    NodeUsage,
-    ReplicaUsage,
-    Usage,
-)
+from gangline.sdk.values import JobTop, NodeTop
+from gangline.wire import Change, Excluded, Explanation, SweepStatus, TrialStatus
 
 if TYPE_CHECKING:
     from gangline.sdk.loading import load, load_sweep

@@ -21,38 +21,29 @@ from gangline.model import (
     FINAL_PHASES,
     Job,
     JobId,
+    JobPage,
     JobSpec,
+    JournalRecord,
+    LogLine,
     Metric,
     Node,
+    NodeUsage,
     Phase,
     Queue,
     ReplicaId,
     Tenant,
     Timestamp,
+    Usage,
 )
-from gangline.sdk import wire
-from gangline.sdk.exchange import Exchange, body_of, query_of
+from gangline.sdk.exchange import Exchange, body_of, deadline_of, query_of
 from gangline.sdk.http import HttpTransport
 from gangline.sdk.sweeps import Sweeps
 from gangline.sdk.transport import Transport
-from gangline.sdk.values import (
-    CODE_PREFIX,
-    Change,
-    Explanation,
-    JobTop,
-    JournalRecord,
-    LogLine,
-    NodeTop,
-    NodeUsage,
-    Usage,
-)
+from gangline.sdk.values import CODE_PREFIX, JobTop, NodeTop
 from gangline.settings import Settings
+from gangline.wire import Change, Explanation, iso
 
 _PAGE = 500
-_read_nodes, _read_queues = wire.reader(tuple[Node, ...]), wire.reader(tuple[Queue, ...])
-_read_words = wire.reader(dict[str, str])
-_read_truths = wire.reader(dict[str, bool])
-_read_names = wire.reader(dict[str, tuple[str, ...]])
 
 
 class Client:
@@ -141,7 +132,7 @@ class Client:
             spec = replace(spec, tenant=self.tenant)
         query = query_of(id=job_id or f"j{os.urandom(7).hex()}", halted=halted)
         body = body_of(job_to_plain(spec))
-        return wire.job(self._exchange.call("POST", ("tenants", spec.tenant, "jobs"), query, body))
+        return self._exchange.ask(Job, "POST", ("tenants", spec.tenant, "jobs"), query, body)
 
     def put_object(self, document: str) -> None:
         """Keep a ConfigMap or a Secret, given as JSON, for jobs of this tenant that refer to it.
@@ -165,7 +156,7 @@ class Client:
 
     def get(self, job: str) -> Job:
         """Return the job of that name or id."""
-        return wire.job(self._exchange.call("GET", self._job(job)))
+        return self._exchange.ask(Job, "GET", self._job(job))
 
     def list(
         self,
@@ -183,20 +174,19 @@ class Client:
         while limit is None or len(found) < limit:
             wanted = _PAGE if limit is None else min(_PAGE, limit - len(found))
             query = _listing(queue, phases, labels, text, created_since) + query_of(limit=wanted, after=after)
-            page, after = wire.jobs(self._exchange.call("GET", self._jobs(), query))
-            found += page
+            page = self._exchange.ask(JobPage, "GET", self._jobs(), query)
+            found, after = found + page.jobs, page.next
             if after is None:
                 break
         return found
 
     def unfinished(self) -> tuple[Job, ...]:
         """Return everything that waits or runs, of all tenants that the caller may act for."""
-        return wire.all_jobs(self._exchange.call("GET", ("unfinished",)))
+        return self._exchange.ask(tuple[Job, ...], "GET", ("unfinished",))
 
     def watch(self, job: str, *, timeout: float | None = None) -> Iterator[Change]:
         """Return a job as it is and after every change, until it is gone."""
-        lines = self._exchange.stream(self._job(job), query_of(watch=True), wire.deadline_of(timeout))
-        return (wire.change(line) for line in lines)
+        return self._exchange.follow(Change, self._job(job), query_of(watch=True), deadline_of(timeout))
 
     def watch_all(
         self,
@@ -209,7 +199,7 @@ class Client:
     ) -> Iterator[Change]:
         """Return the newest jobs, oldest first, and then every change of them and every new one."""
         query = _listing(queue, phases, labels, text, None) + query_of(limit=limit, watch=True)
-        return (wire.change(line) for line in self._exchange.stream(self._jobs(), query))
+        return self._exchange.follow(Change, self._jobs(), query)
 
     def logs(
         self,
@@ -227,41 +217,41 @@ class Client:
             role=role,
             index=index,
             attempt=attempt,
-            since=None if since is None else wire.iso(since),
+            since=None if since is None else iso(since),
             tail=tail,
             follow=follow,
         )
-        return (wire.log_line(line) for line in self._exchange.stream(self._job(job, "logs"), query))
+        return self._exchange.follow(LogLine, self._job(job, "logs"), query)
 
     def events(self, job: str, *, after: int = 0, limit: int = 1000) -> tuple[JournalRecord, ...]:
         """Return what happened to a job, oldest first."""
         query = query_of(after=after, limit=limit)
-        return wire.records(self._exchange.call("GET", self._job(job, "events"), query))
+        return self._exchange.ask(tuple[JournalRecord, ...], "GET", self._job(job, "events"), query)
 
     def metrics(self, job: str, *, name: str | None = None, since: Timestamp | None = None) -> tuple[Metric, ...]:
         """Return every number the job's code reported, oldest first."""
-        query = query_of(name=name, since=None if since is None else wire.iso(since))
-        return wire.metrics(self._exchange.call("GET", self._job(job, "metrics"), query))
+        query = query_of(name=name, since=None if since is None else iso(since))
+        return self._exchange.ask(tuple[Metric, ...], "GET", self._job(job, "metrics"), query)
 
     def latest_metrics(self, job: str) -> tuple[Metric, ...]:
         """Return the newest value of every metric of every replica."""
-        return wire.metrics(self._exchange.call("GET", self._job(job, "metrics"), query_of(latest=True)))
+        return self._exchange.ask(tuple[Metric, ...], "GET", self._job(job, "metrics"), query_of(latest=True))
 
     def explain(self, job: str) -> Explanation:
         """Say why a job waits for machines."""
-        return wire.explanation(self._exchange.call("GET", self._job(job, "explanation")))
+        return self._exchange.ask(Explanation, "GET", self._job(job, "explanation"))
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node."""
-        return _read_nodes(self._exchange.call("GET", ("nodes",)))
+        return self._exchange.ask(tuple[Node, ...], "GET", ("nodes",))
 
     def queues(self) -> tuple[Queue, ...]:
         """Return every queue."""
-        return _read_queues(self._exchange.call("GET", ("queues",)))
+        return self._exchange.ask(tuple[Queue, ...], "GET", ("queues",))
 
     def usage(self) -> Usage:
         """Measure what is used now."""
-        return wire.usage(self._exchange.call("GET", ("usage",)))
+        return self._exchange.ask(Usage, "GET", ("usage",))
 
     def top_nodes(self) -> tuple[NodeTop, ...]:
         """Return every node with what is used of it."""
@@ -287,7 +277,7 @@ class Client:
 
     def version(self) -> str:
         """Return the version of the service."""
-        return _read_words(self._exchange.call("GET", ("version",)))["version"]
+        return self._exchange.ask(dict[str, str], "GET", ("version",))["version"]
 
     # Asking for changes --------------------------------------------------------------------------------------
 
@@ -306,16 +296,16 @@ class Client:
     def scale(self, job: str, wanted: Mapping[str, int]) -> Job:
         """Ask for another number of replicas, by role: ``scale("mnist", {"worker": 8})``."""
         body = body_of(dict(wanted))
-        return wire.job(self._exchange.call("POST", self._job(job, "scale"), body=body))
+        return self._exchange.ask(Job, "POST", self._job(job, "scale"), body=body)
 
     def kill(self, job: str, replica: ReplicaId) -> bool:
         """Kill one running replica without warning, as a fault would; False if it had just ended by itself."""
         query = query_of(replica=str(replica))
-        return _read_truths(self._exchange.call("POST", self._job(job, "kill"), query))["killed"]
+        return self._exchange.ask(dict[str, bool], "POST", self._job(job, "kill"), query)["killed"]
 
     def delete(self, job: str, *, wait: bool = True, timeout: float | None = None) -> Job:
         """Make a job and all it left disappear; with ``wait``, return when it has."""
-        deleted = wire.job(self._exchange.call("DELETE", self._job(job)))
+        deleted = self._exchange.ask(Job, "DELETE", self._job(job))
         if wait:
             self.wait_until_gone(deleted.id, timeout=timeout)
         return deleted
@@ -328,8 +318,8 @@ class Client:
 
     def prune(self, *, finished_before: Timestamp) -> tuple[str, ...]:
         """Delete every job that finished before that time; return their names."""
-        query = query_of(finished_before=wire.iso(finished_before))
-        return _read_names(self._exchange.call("POST", ("tenants", self.tenant, "prune"), query))["names"]
+        query = query_of(finished_before=iso(finished_before))
+        return self._exchange.ask(dict[str, tuple[str, ...]], "POST", ("tenants", self.tenant, "prune"), query)["names"]
 
     def wait(self, job: str, *, phases: Collection[Phase] = FINAL_PHASES, timeout: float | None = None) -> Job:
         """Return when the job is or has meanwhile been in one of the phases.
@@ -386,7 +376,7 @@ class Client:
         return (*self._jobs(), job, *below)
 
     def _verb(self, job: str, verb: str) -> Job:
-        return wire.job(self._exchange.call("POST", self._job(job, verb)))
+        return self._exchange.ask(Job, "POST", self._job(job, verb))
 
     def _known(self, job_ids: Collection[JobId]) -> Iterator[Job]:
         for job_id in sorted(job_ids):
@@ -413,7 +403,7 @@ def _listing(
     created_since: Timestamp | None,
 ) -> tuple[tuple[str, str], ...]:
     return (
-        *query_of(queue=queue, text=text, created_since=None if created_since is None else wire.iso(created_since)),
+        *query_of(queue=queue, text=text, created_since=None if created_since is None else iso(created_since)),
         *(("phase", str(phase)) for phase in sorted(phases)),  # a string will do: Phase is one
         *(("label", f"{key}={value}") for key, value in (labels or {}).items()),
     )

@@ -2,16 +2,19 @@
 
 import operator
 import os
+import time
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import BinaryIO, SupportsIndex
+from typing import BinaryIO, SupportsIndex, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from gangline.errors import InvalidInputError
-from gangline.sdk.refusals import error_from_body
+from gangline.errors import InvalidInputError, UnreachableError
 from gangline.sdk.transport import Query, Request, Transport
+from gangline.wire import codec, error_from_body
+
+T = TypeVar("T")
 
 _ERROR_LINE = b'{"error":'
 _VERSION = "v1"
@@ -33,6 +36,23 @@ class Exchange:
             raise error_from_body(content, answer.status)
         return content
 
+    def ask(
+        self,
+        kind: type[T],
+        method: str,
+        path: tuple[str, ...],
+        query: Query = (),
+        body: bytes | None = None,
+    ) -> T:
+        """Return the answer as a value of that type."""
+        return _read(kind, self.call(method, path, query, body))
+
+    def follow(
+        self, kind: type[T], path: tuple[str, ...], query: Query = (), deadline: float | None = None
+    ) -> Iterator[T]:
+        """Return the values of a stream as they come; a refusal is raised now, one on the way when it comes."""
+        return (_read(kind, line) for line in self._stream(path, query, deadline))
+
     def exists(self, path: tuple[str, ...]) -> bool:
         """Whether there is something at that path."""
         answer = self._transport.send(Request(method="HEAD", path=_written(path)))
@@ -41,12 +61,24 @@ class Exchange:
             raise error_from_body(content, answer.status)
         return answer.status == HTTPStatus.OK
 
-    def stream(self, path: tuple[str, ...], query: Query = (), deadline: float | None = None) -> Iterator[bytes]:
-        """Return the lines of the answer as they come; a refusal is raised now, one on the way when it comes."""
+    def _stream(self, path: tuple[str, ...], query: Query, deadline: float | None) -> Iterator[bytes]:
         answer = self._transport.send(Request(method="GET", path=_written(path), query=query, deadline=deadline))
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise error_from_body(answer.read(), answer.status)
         return _lines(answer.lines())
+
+
+def _read(kind: type[T], body: bytes) -> T:
+    """Decode an answer; one that cannot be read comes from something that is no service, or from one too new."""
+    try:
+        return codec(kind).decode(body)
+    except msgspec.DecodeError as error:
+        raise UnreachableError(f"the answer is not understood ({error}); compare with 'gangline version'") from error
+
+
+def deadline_of(timeout: float | None) -> float | None:
+    """Return when a wait of that length ends, on the monotonic clock."""
+    return None if timeout is None else time.monotonic() + timeout
 
 
 def query_of(**parameters: str | int | bool | None) -> Query:

@@ -11,9 +11,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from gangline.errors import GanglineError, UnreadableRecordError
-from gangline.model import Job, Queue
+from gangline.model import Job, JournalRecord, Queue
 from gangline.model.sweep import Sweep
-from gangline.storage.interface import Record
 
 Value = TypeVar("Value")
 
@@ -52,6 +51,6 @@ class Codec(Generic[Value]):
 
 
 JOBS = Codec(Job)
-RECORDS = Codec(Record)
+RECORDS = Codec(JournalRecord)
 QUEUES = Codec(Queue)
 SWEEPS = Codec(Sweep)

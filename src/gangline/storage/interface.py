@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gangline.model import Job, JobId, Metric, Phase, Queue, QueueName, ReplicaId, Tenant, Timestamp
+from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Phase, Queue, QueueName, Tenant, Timestamp
 from gangline.model.sweep import Sweep
 
 
@@ -31,41 +31,17 @@ class JobQuery:
     after: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPage:
-    """Some jobs, and the cursor of the next page if there is one."""
-
-    jobs: tuple[Job, ...]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One line of a job's journal: something that happened, for a person to read later.
-
-    ``number`` orders the journal of a whole store; the store assigns it (0 before that).
-    """
-
-    job_id: JobId
-    at: Timestamp
-    reason: str
-    message: str
-    phase: Phase
-    replica: ReplicaId | None = None
-    number: int = 0
-
-
 class Store(Protocol):
     """Keeps jobs, journal, metrics, queues and sweeps."""
 
-    async def create(self, job: Job, records: Sequence[Record] = ()) -> Job:
+    async def create(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Keep a new job and return it with its version.
 
         Raises ConflictError if the id is known or if the tenant has a job of that name that is not being deleted.
         """
         ...
 
-    async def save(self, job: Job, records: Sequence[Record] = ()) -> Job:
+    async def save(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Replace a job and append to its journal in one atomic step; return it with its new version.
 
         Raises StaleVersionError if ``job.version`` is not the kept one, NotFoundError if the job is gone.
@@ -98,7 +74,7 @@ class Store(Protocol):
         """Remove a job with its journal and metrics; a job that is gone already is no error."""
         ...
 
-    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
+    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[JournalRecord]:
         """Return the job's records with a number above ``after``, oldest first."""
         ...
 

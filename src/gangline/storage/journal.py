@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from gangline.lifecycle import NOTHING_TO_DO
-from gangline.model import Job, ReplicaState, ReplicaStatus, Timestamp
-from gangline.storage.interface import Record
+from gangline.model import Job, JournalRecord, ReplicaState, ReplicaStatus, Timestamp
 
 _REASONS = {
     ReplicaState.RUNNING: "ReplicaStarted",
@@ -15,7 +14,7 @@ _REASONS = {
 }
 
 
-def records_between(before: Job | None, after: Job, at: Timestamp) -> tuple[Record, ...]:
+def records_between(before: Job | None, after: Job, at: Timestamp) -> tuple[JournalRecord, ...]:
     """Return one record per phase with work, per replica whose state changed and per change of size, in order."""
     known = {} if before is None else {(status.id, status.incarnation): status for status in before.replicas}
     if before is not None and before.attempt != after.attempt:
@@ -27,7 +26,7 @@ def records_between(before: Job | None, after: Job, at: Timestamp) -> tuple[Reco
     ]
     seen = 0 if before is None else len(before.history)
     records += [
-        Record(job_id=after.id, at=entry.at, reason=entry.reason, message=entry.message, phase=entry.phase)
+        JournalRecord(job_id=after.id, at=entry.at, reason=entry.reason, message=entry.message, phase=entry.phase)
         for entry in after.history[seen:]
         if entry.reason != NOTHING_TO_DO
     ]
@@ -35,24 +34,26 @@ def records_between(before: Job | None, after: Job, at: Timestamp) -> tuple[Reco
         records += _size_records(before, after, at)
     if before is not None and before.scale != after.scale:
         wanted = ", ".join(f"{role}={count}" for role, count in after.scale)
-        records.append(Record(job_id=after.id, at=at, reason="ScaleRequested", message=wanted, phase=after.phase))
+        records.append(
+            JournalRecord(job_id=after.id, at=at, reason="ScaleRequested", message=wanted, phase=after.phase)
+        )
     return tuple(sorted(records, key=lambda record: record.at))
 
 
-def _size_records(before: Job, after: Job, at: Timestamp) -> Iterator[Record]:
+def _size_records(before: Job, after: Job, at: Timestamp) -> Iterator[JournalRecord]:
     """A running gang grew or shrank."""
     old, new = ({status.id for status in job.replicas} for job in (before, after))
     for reason, changed in (("GangGrown", new - old), ("GangShrunk", old - new)):
         if changed:
             message = ", ".join(str(replica) for replica in sorted(changed))
-            yield Record(job_id=after.id, at=at, reason=reason, message=message, phase=after.phase)
+            yield JournalRecord(job_id=after.id, at=at, reason=reason, message=message, phase=after.phase)
 
 
 def _same(known: ReplicaStatus | None, status: ReplicaStatus) -> bool:
     return known is not None and known.state is status.state
 
 
-def _replica_record(job: Job, status: ReplicaStatus, at: Timestamp) -> Record:
+def _replica_record(job: Job, status: ReplicaStatus, at: Timestamp) -> JournalRecord:
     moment = {ReplicaState.RUNNING: status.started_at}.get(status.state, status.finished_at)
     if status.state is ReplicaState.RUNNING:
         message = f"on {status.node}"
@@ -60,7 +61,7 @@ def _replica_record(job: Job, status: ReplicaStatus, at: Timestamp) -> Record:
         message = f"exit code {status.exit_code}; starts again in {status.retry_at - status.finished_at:.1f} s"
     else:
         message = status.message or f"exit code {status.exit_code}"
-    return Record(
+    return JournalRecord(
         job_id=job.id,
         at=moment if moment is not None else at,
         reason=_REASONS[status.state],

@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import islice
 
 from gangline.errors import ConflictError, NotFoundError, StaleVersionError
-from gangline.model import Job, JobId, Metric, Queue, QueueName, Tenant, Timestamp
+from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Queue, QueueName, Tenant, Timestamp
 from gangline.model.queue import ROOT_QUEUE
 from gangline.model.sweep import Sweep
-from gangline.storage.interface import JobPage, JobQuery, Record, Store
+from gangline.storage.interface import JobQuery, Store
 from gangline.storage.listing import (
     HINT_CANDIDATES,
     Position,
@@ -31,14 +31,14 @@ class MemoryStore:
         self._positions: list[Position] = []
         self._unfinished: dict[JobId, None] = {}
         self._named: dict[tuple[Tenant, str], JobId] = {}
-        self._journals: dict[JobId, list[Record]] = {}
+        self._journals: dict[JobId, list[JournalRecord]] = {}
         self._last_record = 0
         self._metrics: dict[JobId, dict[MetricKey, Metric]] = {}
         self._latest: dict[JobId, dict[SeriesKey, Metric]] = {}
         self._queues: dict[QueueName, Queue] = {ROOT_QUEUE.name: ROOT_QUEUE}
         self._sweeps: dict[tuple[Tenant, str], Sweep] = {}
 
-    async def create(self, job: Job, records: Sequence[Record] = ()) -> Job:
+    async def create(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Keep a new job; see Store."""
         if job.id in self._jobs:
             raise ConflictError(f"there is a job with the id '{job.id}' already")
@@ -50,7 +50,7 @@ class MemoryStore:
         bisect.insort(self._positions, position_of(job))
         return self._keep(replace(job, version=1), records)
 
-    async def save(self, job: Job, records: Sequence[Record] = ()) -> Job:
+    async def save(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Replace a job; see Store."""
         kept = self._jobs.get(job.id)
         if kept is None:
@@ -59,7 +59,7 @@ class MemoryStore:
             raise StaleVersionError("job", job.id, expected=job.version, found=kept.version)
         return self._keep(replace(job, version=job.version + 1), records)
 
-    def _keep(self, job: Job, records: Sequence[Record]) -> Job:
+    def _keep(self, job: Job, records: Sequence[JournalRecord]) -> Job:
         self._jobs[job.id] = job
         name = (job.spec.tenant, job.name)
         if not job.deleting:
@@ -120,7 +120,7 @@ class MemoryStore:
             del self._named[job.spec.tenant, job.name]
         del self._journals[job_id], self._metrics[job_id], self._latest[job_id]
 
-    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
+    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[JournalRecord]:
         """Return the job's records; see Store."""
         journal = self._journals.get(job_id, [])
         return tuple(islice((record for record in journal if record.number > after), limit))

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
-from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery
+from gangline.engines.interface import Engine, EngineEvent, LogQuery
 from gangline.lifecycle.events import (
     GangEvent,
     GangStopped,
@@ -21,7 +21,19 @@ from gangline.lifecycle.events import (
     ReplicaLost,
     ReplicaStarted,
 )
-from gangline.model import Gang, GangId, GangReplica, JobId, JobSpec, NodeName, Policy, ReplicaId, RoleName, RoleSpec
+from gangline.model import (
+    Gang,
+    GangId,
+    GangReplica,
+    JobId,
+    JobSpec,
+    LogLine,
+    NodeName,
+    Policy,
+    ReplicaId,
+    RoleName,
+    RoleSpec,
+)
 from gangline.testing.builders import make_role, make_spec
 
 PATIENCE_SECONDS = 60.0

@@ -18,6 +18,7 @@ from gangline.model import (
     Framework,
     Job,
     JobId,
+    JournalRecord,
     Match,
     Metric,
     NodeRequirement,
@@ -38,7 +39,7 @@ from gangline.model import (
     Timestamp,
     Toleration,
 )
-from gangline.storage.interface import JobQuery, Record, Store
+from gangline.storage.interface import JobQuery, Store
 from gangline.testing.builders import START, make_job, make_role, make_running_job, make_spec
 
 WORKER_0 = ReplicaId(RoleName("worker"), 0)
@@ -443,9 +444,11 @@ def make_rich_job() -> Job:
     )
 
 
-def make_record(message: str = "it began", replica: ReplicaId | None = None) -> Record:
+def make_record(message: str = "it began", replica: ReplicaId | None = None) -> JournalRecord:
     """Return a record of the job ``job-1``."""
-    return Record(job_id=JobId("job-1"), at=START, reason="Began", message=message, phase=Phase.QUEUED, replica=replica)
+    return JournalRecord(
+        job_id=JobId("job-1"), at=START, reason="Began", message=message, phase=Phase.QUEUED, replica=replica
+    )
 
 
 def make_metric(

@@ -13,8 +13,8 @@ from gangline.api.kubernetes import make_kubernetes_app
 from gangline.api.kubernetes.door import Door, open_door
 from gangline.errors import GanglineError
 from gangline.lifecycle.events import GangPlaced, ReplicaStarted
-from gangline.model import JobId, NodeName, Phase, ReplicaId, RoleName
-from gangline.storage.interface import JobPage, JobQuery
+from gangline.model import JobId, JobPage, NodeName, Phase, ReplicaId, RoleName
+from gangline.storage.interface import JobQuery
 from tests.operations.fakes import Office, at
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/tfjobs"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gangline.engines.interface import LogLine, LogQuery, Stream
+from gangline.engines.interface import LogQuery
 from gangline.engines.local.keeper.output import LogWriter, log_numbers
 from gangline.engines.local.logs import ReplicaLog, follow_logs, read_logs
-from gangline.model import JobId, ReplicaId, RoleName, Timestamp
+from gangline.model import JobId, LogLine, ReplicaId, RoleName, Stream, Timestamp
 
 SECOND = 1_000_000_000
 JOB = JobId("job-1")

@@ -10,8 +10,7 @@ from gangline.dialects.kubeflow import KINDS
 from gangline.errors import StorageError
 from gangline.kube import GenericObject
 from gangline.lifecycle.events import HaltRequested, ResumeRequested
-from gangline.model import Clean, Job, Phase, PhaseEntry, Restart, Tenant
-from gangline.storage.interface import Record
+from gangline.model import Clean, Job, JournalRecord, Phase, PhaseEntry, Restart, Tenant
 from gangline.storage.kubernetes.kubeflow_definitions import CATEGORY, STRICT_CATEGORY, kubeflow_definitions
 from gangline.storage.kubernetes.kubeflow_records import KubeflowRecords
 from gangline.storage.kubernetes.records import Kept
@@ -74,7 +73,7 @@ def test_an_object_applied_by_hand_is_a_job_that_waits() -> None:
 def test_the_status_holds_the_whole_record_beside_upstreams_words() -> None:
     born = read(TFJOBS, tfjob()).job
     job = run_job(born)
-    record = Record(job_id=job.id, at=START, reason="GangPlaced", message="", phase=Phase.STARTING, number=1)
+    record = JournalRecord(job_id=job.id, at=START, reason="GangPlaced", message="", phase=Phase.STARTING, number=1)
     status = TFJOBS.status(job, [record])
     assert [condition["type"] for condition in status["conditions"]] == ["Created", "Running"]
     assert status["replicaStatuses"]["Worker"]["active"] == 2

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
-from gangline.model import Job, Phase, PhaseEntry, ReplicaId, ReplicaState
-from gangline.storage.interface import Record
+from gangline.model import Job, JournalRecord, Phase, PhaseEntry, ReplicaId, ReplicaState
 from gangline.storage.kubernetes.record_text import FIELD, appended, read_record, record_to_text
 from gangline.storage.kubernetes.wire import job_to_status
 from gangline.testing.builders import START, make_job, make_running_job
@@ -14,14 +13,14 @@ ETCD_TAKES = 1_500_000
 LOUD = "Traceback (most recent call last):\n" + 'x"\n' * 700
 
 
-def read_back(job: Job, journal: tuple[Record, ...] = ()) -> Job:
+def read_back(job: Job, journal: tuple[JournalRecord, ...] = ()) -> Job:
     record = read_record({FIELD: record_to_text(job, journal)}, {})
     assert record is not None
     return record.job(job.spec)
 
 
-def records(count: int, message: str = LOUD) -> tuple[Record, ...]:
-    one = Record(job_id=make_job().id, at=START, reason="ReplicaFailed", message=message, phase=Phase.RESTARTING)
+def records(count: int, message: str = LOUD) -> tuple[JournalRecord, ...]:
+    one = JournalRecord(job_id=make_job().id, at=START, reason="ReplicaFailed", message=message, phase=Phase.RESTARTING)
     return appended((), [one] * count)
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from gangline.errors import InvalidInputError, StorageError
 from gangline.kube import GenericObject
-from gangline.model import Job, Phase, Queue, QueueName, Resources, Tenant
-from gangline.storage.interface import Record
+from gangline.model import Job, JournalRecord, Phase, Queue, QueueName, Resources, Tenant
 from gangline.storage.kubernetes.begun import without_ghosts
 from gangline.storage.kubernetes.definitions import DEFINITIONS
 from gangline.storage.kubernetes.native_records import NATIVE
@@ -34,8 +33,8 @@ def stored(body: dict[str, Any], **metadata: Any) -> GenericObject:
     return msgspec.convert({**body, "metadata": {**body["metadata"], **made}}, GenericObject, strict=False)
 
 
-def record(message: str, phase: Phase = Phase.QUEUED) -> Record:
-    return Record(job_id=make_job().id, at=START, reason="Began", message=message, phase=phase)
+def record(message: str, phase: Phase = Phase.QUEUED) -> JournalRecord:
+    return JournalRecord(job_id=make_job().id, at=START, reason="Began", message=message, phase=phase)
 
 
 def round_trip(job: Job) -> Kept:

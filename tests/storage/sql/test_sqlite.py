@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from gangline.errors import StorageError, StorageFullError
-from gangline.model import JobId, Metric
-from gangline.storage.interface import JobPage, JobQuery
+from gangline.model import JobId, JobPage, Metric
+from gangline.storage.interface import JobQuery
 from gangline.storage.sql import SqlStore, open_sqlite
 from gangline.storage.sql.sqlite import SqliteDatabase
 from gangline.testing.builders import make_job

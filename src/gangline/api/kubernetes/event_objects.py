@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from gangline.api.kubernetes.plain import Plain
 from gangline.api.kubernetes.pod_objects import pod_name
 from gangline.dialects.kubeflow import GROUP, Kind, time_text
-from gangline.model import Job
-from gangline.storage.interface import Record
+from gangline.model import Job, JournalRecord
 
 _WARNINGS = frozenset({"ReplicaFailed", "ReplicaLost", "ReplicaBackingOff", "DeadlineExceeded"})
 _STARTED = "ReplicaStarted"
 
 
-def job_to_events(job: Job, kind: Kind, journal: Sequence[Record]) -> Iterator[Plain]:
+def job_to_events(job: Job, kind: Kind, journal: Sequence[JournalRecord]) -> Iterator[Plain]:
     """Write every event, oldest first."""
     for record in journal:
         if record.replica is None:
@@ -24,7 +23,7 @@ def job_to_events(job: Job, kind: Kind, journal: Sequence[Record]) -> Iterator[P
         yield _event(job, kind, record, record.reason, record.message, pod=pod)
 
 
-def _event(job: Job, kind: Kind, record: Record, reason: str, message: str, *, pod: str | None = None) -> Plain:
+def _event(job: Job, kind: Kind, record: JournalRecord, reason: str, message: str, *, pod: str | None = None) -> Plain:
     name = pod or job.name
     at = time_text(record.at)
     involved = {

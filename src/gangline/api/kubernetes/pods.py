@@ -24,9 +24,8 @@ from gangline.api.kubernetes.requests import (
 from gangline.api.kubernetes.selectors import equal_value, matches, parse_fields, parse_labels
 from gangline.dialects.kubeflow import kind_of
 from gangline.dialects.kubeflow.status import JOB_NAME_LABEL
-from gangline.engines.interface import LogLine
 from gangline.errors import InvalidInputError, NotFoundError
-from gangline.model import Job, ReplicaId, Timestamp
+from gangline.model import Job, LogLine, ReplicaId, Timestamp
 
 _JOURNAL = 10_000
 _POD_FIELDS = ("metadata.name", "metadata.namespace", "spec.nodeName", "status.phase")

@@ -1,19 +1,16 @@
 """How handlers answer: one JSON document, or a stream of them, one per line."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from http import HTTPStatus
-from typing import TypeVar
 from weakref import WeakSet
 
 import msgspec
 from aiohttp import web
 
-from gangline.api.errors import error_to_body
 from gangline.errors import GanglineError
-
-T = TypeVar("T")
+from gangline.wire import error_to_body, plain
 
 KEEP_ALIVE_SECONDS = 15.0
 """How long a stream may be silent before an empty line shows whether the client is still there."""
@@ -25,14 +22,12 @@ STREAMS: web.AppKey[WeakSet["asyncio.Task[None]"]] = web.AppKey("streams", WeakS
 """The streams that are open now: a service that stops ends them instead of waiting for their clients."""
 
 
-def json_answer(body: object, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
-    """Answer with one document."""
-    return web.Response(body=_encoder.encode(body), status=status, content_type="application/json")
+def json_answer(value: object, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
+    """Answer with one value."""
+    return web.Response(body=_encoder.encode(plain(value)), status=status, content_type="application/json")
 
 
-async def stream_answer(
-    request: web.Request, items: AsyncGenerator[T, None], schema_of: Callable[[T], object]
-) -> web.StreamResponse:
+async def stream_answer(request: web.Request, items: AsyncGenerator[object, None]) -> web.StreamResponse:
     """Answer with one line per item until the items end, the client goes away or the service stops.
 
     An error on the way is the last line, told from the others by its single field ``error``. What can be refused
@@ -40,7 +35,7 @@ async def stream_answer(
     """
     response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
     await response.prepare(request)
-    pump = asyncio.create_task(_pump(response, items, schema_of))
+    pump = asyncio.create_task(_pump(response, items))
     request.app[STREAMS].add(pump)
     try:
         await asyncio.wait((pump,))
@@ -60,10 +55,10 @@ async def end_streams(app: web.Application) -> None:
         pump.cancel()
 
 
-async def _pump(response: web.StreamResponse, items: AsyncGenerator[T, None], schema_of: Callable[[T], object]) -> None:
+async def _pump(response: web.StreamResponse, items: AsyncGenerator[object, None]) -> None:
     """Write the items. Lines that are ready at once travel together; a line never waits for the next one."""
     lines = _Lines()
-    reading = asyncio.create_task(_read(items, schema_of, lines))
+    reading = asyncio.create_task(_read(items, lines))
     reading.add_done_callback(lambda _: lines.news.set())
     try:
         # A client that goes away has seen enough; nothing is owed to it.
@@ -102,10 +97,10 @@ class _Lines:
         return taken
 
 
-async def _read(items: AsyncGenerator[T, None], schema_of: Callable[[T], object], lines: _Lines) -> None:
+async def _read(items: AsyncGenerator[object, None], lines: _Lines) -> None:
     async with aclosing(items):
         async for item in items:
-            await lines.put(_encoder.encode(schema_of(item)))
+            await lines.put(_encoder.encode(plain(item)))
 
 
 def _last_words(reading: "asyncio.Task[None]") -> bytes:
@@ -115,4 +110,4 @@ def _last_words(reading: "asyncio.Task[None]") -> bytes:
         return b""
     if not isinstance(error, GanglineError):
         raise error
-    return _encoder.encode(error_to_body(error)) + b"\n"
+    return _encoder.encode(plain(error_to_body(error))) + b"\n"

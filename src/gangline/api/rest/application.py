@@ -8,11 +8,12 @@ from weakref import WeakSet
 from aiohttp import web
 
 from gangline import __version__
-from gangline.api.errors import error_to_body, status_of
+from gangline.api.errors import status_of
 from gangline.api.rest import cluster, jobs, observation, sweeps
 from gangline.api.rest.answers import STREAMS, end_streams, json_answer
 from gangline.api.rest.context import DESK_FOR, DeskFor
 from gangline.errors import GanglineError, InvalidInputError, NotFoundError
+from gangline.wire import error_to_body
 
 VERSION_HEADER = "Gangline-Version"
 DEFAULT_CODE_LIMIT_BYTES = 200 * 2**20

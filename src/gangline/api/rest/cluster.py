@@ -8,7 +8,6 @@ from gangline import __version__, operations
 from gangline.api.rest.answers import json_answer
 from gangline.api.rest.context import body_of, desk_of, tenant_of
 from gangline.api.rest.parameters import Parameters
-from gangline.api.schemas.cluster import node_to_schema, queue_to_schema, usage_to_schema
 from gangline.errors import InvalidInputError
 
 CODE_LIMIT_BYTES: web.AppKey[int] = web.AppKey("code_limit_bytes", int)
@@ -18,19 +17,19 @@ _CHUNK_BYTES = 1 << 20
 async def nodes(request: web.Request) -> web.Response:
     """Return every node."""
     Parameters(request, ())
-    return json_answer([node_to_schema(node) for node in await operations.nodes(desk_of(request))])
+    return json_answer(await operations.nodes(desk_of(request)))
 
 
 async def usage(request: web.Request) -> web.Response:
     """Measure what is used now."""
     Parameters(request, ())
-    return json_answer(usage_to_schema(await operations.usage(desk_of(request))))
+    return json_answer(await operations.usage(desk_of(request)))
 
 
 async def queues(request: web.Request) -> web.Response:
     """Return every queue."""
     Parameters(request, ())
-    return json_answer([queue_to_schema(queue) for queue in await operations.queues(desk_of(request))])
+    return json_answer(await operations.queues(desk_of(request)))
 
 
 async def head_code(request: web.Request) -> web.Response:

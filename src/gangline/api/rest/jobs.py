@@ -9,7 +9,6 @@ from gangline import operations
 from gangline.api.rest.answers import json_answer, stream_answer
 from gangline.api.rest.context import body_of, desk_of, reference_of, tenant_of
 from gangline.api.rest.parameters import Parameters
-from gangline.api.schemas.job import KilledSchema, PrunedSchema, change_to_schema, job_to_schema, page_to_schema
 from gangline.dialects import Translation, read_plain
 from gangline.dialects.native import pairs
 from gangline.errors import InvalidInputError
@@ -40,7 +39,7 @@ async def submit(request: web.Request) -> web.Response:
         halted=parameters.truth("halted") or job.suspended,
         notes=job.notes,
     )
-    return json_answer(job_to_schema(submitted), HTTPStatus.CREATED)
+    return json_answer(submitted, HTTPStatus.CREATED)
 
 
 def _for_tenant(job: Translation, tenant: Tenant) -> Translation:
@@ -72,14 +71,14 @@ async def listing(request: web.Request) -> web.StreamResponse:
     )
     desk, tenant = desk_of(request), tenant_of(request)
     if parameters.truth("watch"):
-        return await stream_answer(request, operations.watch_jobs(desk, tenant, query), change_to_schema)
-    return json_answer(page_to_schema(await operations.list_jobs(desk, tenant, query)))
+        return await stream_answer(request, operations.watch_jobs(desk, tenant, query))
+    return json_answer(await operations.list_jobs(desk, tenant, query))
 
 
 async def unfinished(request: web.Request) -> web.Response:
     """List everything that waits or runs, whoever's it is: what a forecast starts from."""
     Parameters(request, ())
-    return json_answer([job_to_schema(job) for job in await operations.unfinished_jobs(desk_of(request))])
+    return json_answer(await operations.unfinished_jobs(desk_of(request)))
 
 
 async def get(request: web.Request) -> web.StreamResponse:
@@ -88,8 +87,8 @@ async def get(request: web.Request) -> web.StreamResponse:
     desk, tenant, reference = desk_of(request), tenant_of(request), reference_of(request)
     job = await operations.get_job(desk, tenant, reference)
     if parameters.truth("watch"):
-        return await stream_answer(request, operations.watch_job(desk, tenant, job.id), change_to_schema)
-    return json_answer(job_to_schema(job))
+        return await stream_answer(request, operations.watch_job(desk, tenant, job.id))
+    return json_answer(job)
 
 
 async def scale(request: web.Request) -> web.Response:
@@ -97,7 +96,7 @@ async def scale(request: web.Request) -> web.Response:
     Parameters(request, ())
     wanted = {RoleName(role): count for role, count in (await body_of(request, dict[str, int])).items()}
     job = await operations.scale(desk_of(request), tenant_of(request), reference_of(request), wanted)
-    return json_answer(job_to_schema(job))
+    return json_answer(job)
 
 
 async def prune(request: web.Request) -> web.Response:
@@ -106,7 +105,7 @@ async def prune(request: web.Request) -> web.Response:
     if finished_before is None:
         raise InvalidInputError("no time is given", field="finished_before", expected="a time")
     jobs = await operations.prune(desk_of(request), tenant_of(request), finished_before=finished_before)
-    return json_answer(PrunedSchema(names=[job.name for job in jobs]))
+    return json_answer({"names": [job.name for job in jobs]})
 
 
 async def kill(request: web.Request) -> web.Response:
@@ -116,7 +115,7 @@ async def kill(request: web.Request) -> web.Response:
         raise InvalidInputError("no replica is given", field="replica", expected="ROLE-INDEX, for example worker-0")
     desk, tenant = desk_of(request), tenant_of(request)
     killed = await operations.kill(desk, tenant, reference_of(request), ReplicaId.parse(replica))
-    return json_answer(KilledSchema(killed=killed))
+    return json_answer({"killed": killed})
 
 
 def verb(operation: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -125,7 +124,7 @@ def verb(operation: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handler(request: web.Request) -> web.Response:
         Parameters(request, ())
         job = await operation(desk_of(request), tenant_of(request), reference_of(request))
-        return json_answer(job_to_schema(job))
+        return json_answer(job)
 
     return handler
 

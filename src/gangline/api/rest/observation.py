@@ -6,8 +6,6 @@ from gangline import operations
 from gangline.api.rest.answers import json_answer, stream_answer
 from gangline.api.rest.context import desk_of, reference_of, tenant_of
 from gangline.api.rest.parameters import Parameters
-from gangline.api.schemas.explanation import reason_to_schema
-from gangline.api.schemas.observation import line_to_schema, metric_to_schema, record_to_schema
 from gangline.model import RoleName
 
 _LOGS = ("attempt", "role", "index", "since", "tail", "follow")
@@ -24,7 +22,7 @@ async def events(request: web.Request) -> web.Response:
         after=parameters.number("after") or 0,
         limit=parameters.number("limit", least=1, most=_MOST_RECORDS) or 1000,
     )
-    return json_answer([record_to_schema(record) for record in records])
+    return json_answer(records)
 
 
 async def logs(request: web.Request) -> web.StreamResponse:
@@ -41,7 +39,7 @@ async def logs(request: web.Request) -> web.StreamResponse:
     desk, tenant = desk_of(request), tenant_of(request)
     job = await operations.get_job(desk, tenant, reference_of(request))
     lines = operations.logs(desk, tenant, job.id, wanted, follow=parameters.truth("follow"))
-    return await stream_answer(request, lines, line_to_schema)
+    return await stream_answer(request, lines)
 
 
 async def metrics(request: web.Request) -> web.Response:
@@ -54,14 +52,14 @@ async def metrics(request: web.Request) -> web.Response:
         found = await operations.metrics(
             desk, tenant, reference, name=parameters.text("name"), since=parameters.time("since")
         )
-    return json_answer([metric_to_schema(metric) for metric in found])
+    return json_answer(found)
 
 
 async def explanation(request: web.Request) -> web.Response:
     """Say why a job waits."""
     Parameters(request, ())
     found = await operations.explain(desk_of(request), tenant_of(request), reference_of(request))
-    return json_answer(reason_to_schema(found))
+    return json_answer(found)
 
 
 def routes() -> list[web.RouteDef]:

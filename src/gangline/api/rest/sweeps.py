@@ -9,14 +9,14 @@ from gangline import operations
 from gangline.api.rest.answers import json_answer, stream_answer
 from gangline.api.rest.context import body_of, desk_of, tenant_of
 from gangline.api.rest.parameters import Parameters
-from gangline.api.schemas.sweep import sweep_to_schema
 from gangline.dialects.native import sweep_from_plain
 from gangline.errors import InvalidInputError
 from gangline.model import Tenant
 from gangline.model.sweep import SweepId
-from gangline.operations import Desk, SweepReport
+from gangline.operations import Desk
+from gangline.wire import SweepStatus
 
-Verb = Callable[[Desk, Tenant, str], Awaitable[SweepReport]]
+Verb = Callable[[Desk, Tenant, str], Awaitable[SweepStatus]]
 
 
 async def submit(request: web.Request) -> web.Response:
@@ -32,14 +32,14 @@ async def submit(request: web.Request) -> web.Response:
             expected=f"'{tenant}', as in the path",
         )
     report = await operations.submit_sweep(desk_of(request), SweepId(sweep_id), spec)
-    return json_answer(sweep_to_schema(report), HTTPStatus.CREATED)
+    return json_answer(report, HTTPStatus.CREATED)
 
 
 async def listing(request: web.Request) -> web.Response:
     """Return every sweep of the tenant, newest first."""
     Parameters(request, ())
     reports = await operations.list_sweeps(desk_of(request), tenant_of(request))
-    return json_answer([sweep_to_schema(report) for report in reports])
+    return json_answer(reports)
 
 
 async def get(request: web.Request) -> web.StreamResponse:
@@ -48,8 +48,8 @@ async def get(request: web.Request) -> web.StreamResponse:
     desk, tenant, name = desk_of(request), tenant_of(request), request.match_info["sweep"]
     report = await operations.get_sweep(desk, tenant, name)
     if watched:
-        return await stream_answer(request, operations.watch_sweep(desk, tenant, name), sweep_to_schema)
-    return json_answer(sweep_to_schema(report))
+        return await stream_answer(request, operations.watch_sweep(desk, tenant, name))
+    return json_answer(report)
 
 
 def verb(operation: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -57,9 +57,7 @@ def verb(operation: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
 
     async def handler(request: web.Request) -> web.Response:
         Parameters(request, ())
-        return json_answer(
-            sweep_to_schema(await operation(desk_of(request), tenant_of(request), request.match_info["sweep"]))
-        )
+        return json_answer(await operation(desk_of(request), tenant_of(request), request.match_info["sweep"]))
 
     return handler
 

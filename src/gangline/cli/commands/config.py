@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 
 from gangline.cli import table, terminal
-from gangline.cli.documents import json_text, plain, yaml_text
+from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.options import Output, output_option
 from gangline.errors import InvalidInputError
 from gangline.settings import NAMES, Settings, config_path, parse_setting, read_config
+from gangline.wire import plain
 
 _MAPPINGS = ("sizes", "scheduling")
 

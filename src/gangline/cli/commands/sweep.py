@@ -18,7 +18,6 @@ from gangline.cli.sweep_table import (
     SWEEP_HEADINGS,
     print_trials,
     summary_text,
-    sweep_document,
     sweep_row,
     values_text,
 )
@@ -95,7 +94,7 @@ def list_(ctx: click.Context, output: str, tenant: str | None) -> None:
     """List sweeps, newest first, each with its best trial so far."""
     found = connect(ctx, tenant=tenant).sweeps.list()
     if output != Output.TABLE:
-        _print_documents([sweep_document(sweep) for sweep in found], output)
+        _print_documents(found, output)
     elif not found:
         terminal.say("no sweeps")
     else:
@@ -117,7 +116,7 @@ def get(ctx: click.Context, /, *, sweep: str, watch: bool, output: str, tenant: 
         return follow_sweep(client, sweep)
     found = client.sweeps.get(sweep)
     if output != Output.TABLE:
-        _print_documents(sweep_document(found), output)
+        _print_documents(found, output)
     else:
         print_trials(found)
         terminal.say(summary_text(found))

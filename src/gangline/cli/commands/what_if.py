@@ -11,8 +11,9 @@ from gangline.cli.documents import json_text
 from gangline.cli.job_sources import jobs_from_files
 from gangline.cli.options import Output, job_files_option, output_option
 from gangline.cli.outlook import moment_text, state_of
-from gangline.model import JobId
+from gangline.model import JobId, Timestamp
 from gangline.settings import Settings
+from gangline.wire import iso
 
 if TYPE_CHECKING:
     from gangline.simulator import Answer, Prospect, State
@@ -91,13 +92,17 @@ def _print_prospect(prospect: "Prospect", state: "State") -> None:
             click.echo(f"  {sentence}")
 
 
+def _moment(at: Timestamp | None) -> str | None:
+    return None if at is None else iso(at)
+
+
 def _document(answer: "Answer", state: "State") -> dict[str, object]:
     names = _names(answer, state)
     return {
         "jobs": [
             {
                 "name": prospect.job.name,
-                "starts_at": None if prospect.launch is None else prospect.launch.at,
+                "starts_at": _moment(None if prospect.launch is None else prospect.launch.at),
                 "placement": {} if prospect.launch is None else prospect.launch.placement,
                 "sentences": () if prospect.explanation is None else prospect.explanation.sentences(),
             }
@@ -106,14 +111,18 @@ def _document(answer: "Answer", state: "State") -> dict[str, object]:
         "stops": [
             {
                 "name": names[stop.job_id],
-                "at": stop.at,
+                "at": iso(stop.at),
                 "whole": stop.whole,
                 "for": None if stop.beneficiary is None else names[stop.beneficiary],
             }
             for stop in answer.stops
         ],
         "effects": [
-            {"name": effect.job.name, "starts_at": effect.starts_at, "would_start_at": effect.would_start_at}
+            {
+                "name": effect.job.name,
+                "starts_at": _moment(effect.starts_at),
+                "would_start_at": _moment(effect.would_start_at),
+            }
             for effect in answer.effects
         ],
         "complete": not answer.exhausted,

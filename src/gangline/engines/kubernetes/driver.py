@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 
-from gangline.engines.interface import Confining, Engine, EngineEvent, LogLine, LogQuery, Usage
+from gangline.engines.interface import Confining, Engine, EngineEvent, LogQuery
 from gangline.engines.kubernetes.company import Companionship, Realm
 from gangline.engines.kubernetes.confining import Confinement
 from gangline.engines.kubernetes.errands import Errands
@@ -29,7 +29,7 @@ from gangline.engines.kubernetes.staging import check_data
 from gangline.engines.kubernetes.usage import measure
 from gangline.engines.kubernetes.watch import ClusterView, Watcher
 from gangline.kube import KubeClient, Pod
-from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, Node
+from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, LogLine, Node, Usage
 
 
 class KubernetesEngine:

@@ -16,14 +16,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
-from gangline.engines.interface import LogLine, Stream
 from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.news import main_container_name, main_state
 from gangline.engines.kubernetes.pod import Plain, owned_metadata
 from gangline.engines.metric_line import read_metric
 from gangline.kube import CONFIG_MAPS, AlreadyExistsError, ConfigMap, KubeClient, KubeError, OwnerReference, Pod
-from gangline.model import GangId, JobId, Metric, ReplicaId, RoleName, Timestamp
+from gangline.model import GangId, JobId, LogLine, Metric, ReplicaId, RoleName, Stream, Timestamp
 
 _log = logging.getLogger(__name__)
 

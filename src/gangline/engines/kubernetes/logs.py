@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from gangline.engines.interface import LogLine, LogQuery
+from gangline.engines.interface import LogQuery
 from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.kept_logs import (
     KeptLog,
@@ -20,6 +20,7 @@ from gangline.engines.kubernetes.kept_logs import (
 from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.news import main_state
 from gangline.kube import CONFIG_MAPS, PODS, Applied, Change, Deleted, KubeClient, KubeError, Pod
+from gangline.model import LogLine
 
 _log = logging.getLogger(__name__)
 _FIRST_PODS_SECONDS = 10.0

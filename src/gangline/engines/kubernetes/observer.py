@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, Usage
+from gangline.engines.interface import Engine, EngineEvent, LogQuery
 from gangline.errors import EngineError, GanglineError, PermissionDeniedError
 from gangline.kube import NODES, PODS, ForbiddenError, KubeClient, KubeError, Pod
 from gangline.kube import Node as KubeNode
-from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, Node, Tenant
+from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, LogLine, Node, Tenant, Usage
 
 if TYPE_CHECKING:
     # Each brings much with it that a command which only lists jobs need not wait for.

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from gangline.engines.interface import NodeUsage, ReplicaUsage, Usage
 from gangline.engines.kubernetes.capacity import amounts_to_resources, occupies, pod_requests
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.news import main_state
 from gangline.kube import AnswerError, ApiError, KubeClient, Partial, Pod, read_answer
 from gangline.kube.objects import Metadata
-from gangline.model import Node, NodeName, Resources
+from gangline.model import Node, NodeName, NodeUsage, ReplicaUsage, Resources, Usage
 
 _METRICS = "/apis/metrics.k8s.io/v1beta1"
 

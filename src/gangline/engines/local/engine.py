@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from gangline.engines.interface import Engine, EngineEvent, LogLine, LogQuery, NodesChanged, Saboteur, Usage
+from gangline.engines.interface import Engine, EngineEvent, LogQuery, NodesChanged, Saboteur
 from gangline.engines.local.addresses import Addresses
 from gangline.engines.local.devices import DeviceWatch
 from gangline.engines.local.keeper import processes
@@ -19,7 +19,7 @@ from gangline.engines.local.ordering import LogLimits, NoCommandError, OrderWrit
 from gangline.engines.local.usage import UsageMeter
 from gangline.errors import EngineError
 from gangline.lifecycle.events import GangFailed, GangStopped
-from gangline.model import Clean, Clock, Gang, GangId, JobId, Node, ReplicaId
+from gangline.model import Clean, Clock, Gang, GangId, JobId, LogLine, Node, ReplicaId, Usage
 
 _METRIC_SECONDS = 0.25
 _DISK_SECONDS = 1.0

@@ -13,9 +13,9 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 
-from gangline.engines.interface import LogLine, LogQuery, Stream
+from gangline.engines.interface import LogQuery
 from gangline.engines.local.keeper.output import log_numbers, log_path
-from gangline.model import ReplicaId, Timestamp
+from gangline.model import LogLine, ReplicaId, Stream, Timestamp
 
 _ENTRY = re.compile(rb"(\S{30}) (stdout|stderr) ([FP]) (.*)", re.DOTALL)
 _BLOCK_BYTES = 1 << 18

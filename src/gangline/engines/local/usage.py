@@ -4,12 +4,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gangline.engines.interface import NodeUsage, ReplicaUsage, Usage
 from gangline.engines.local.devices import find_devices
 from gangline.engines.local.keeper import cgroups, processes
 from gangline.engines.local.machine import LocalNode
 from gangline.engines.local.wire import ReplicaOrder
-from gangline.model import Clock, GangId, NodeName, ReplicaId, Resources
+from gangline.model import Clock, GangId, NodeName, NodeUsage, ReplicaId, ReplicaUsage, Resources, Usage
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")

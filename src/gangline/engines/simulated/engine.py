@@ -5,20 +5,25 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gangline.engines.interface import (
-    Engine,
-    EngineEvent,
-    LogLine,
-    LogQuery,
-    NodesChanged,
-    NodeUsage,
-    ReplicaUsage,
-    Usage,
-)
+from gangline.engines.interface import Engine, EngineEvent, LogQuery, NodesChanged
 from gangline.engines.simulated.timeline import Timeline
 from gangline.engines.simulated.work import Work
 from gangline.lifecycle.events import GangStopped, OutputsStored, ReplicaExited, ReplicaLost, ReplicaStarted
-from gangline.model import Clean, Gang, GangId, GangReplica, JobId, Node, NodeName, ReplicaId, Resources
+from gangline.model import (
+    Clean,
+    Gang,
+    GangId,
+    GangReplica,
+    JobId,
+    LogLine,
+    Node,
+    NodeName,
+    NodeUsage,
+    ReplicaId,
+    ReplicaUsage,
+    Resources,
+    Usage,
+)
 
 Member = tuple[ReplicaId, int]
 """A replica and its incarnation."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gangline.dialects.kubeflow import JOB_NAME_LABEL, kind_of, selector_labels
 from gangline.dialects.kubeflow.status import OPERATOR_LABEL
 from gangline.kube import PODS, GenericObject, KubeClient
-from gangline.storage.interface import Record
+from gangline.model import JournalRecord
 from gangline.storage.kubernetes.kubeflow_past import taken_over
 from gangline.storage.kubernetes.record_text import appended
 from gangline.storage.kubernetes.records import Kept
@@ -26,7 +26,7 @@ async def take_over(client: KubeClient, item: GenericObject, kept: Kept) -> Kept
     if job is None:
         return replace(kept, inherited=False)
     entry = job.history[-1]
-    record = Record(job_id=job.id, at=entry.at, reason=entry.reason, message=entry.message, phase=job.phase)
+    record = JournalRecord(job_id=job.id, at=entry.at, reason=entry.reason, message=entry.message, phase=job.phase)
     journal = appended(kept.journal, [record])
     answer = await client.replace(kept.kind.resource, kept.with_status(job, journal), subresource="status")
     version = int(answer.metadata.resource_version)

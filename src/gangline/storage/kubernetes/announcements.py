@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from gangline.kube import GenericObject, Resource
-from gangline.model import Phase
-from gangline.storage.interface import Record
+from gangline.model import JournalRecord, Phase
 from gangline.storage.kubernetes.records import Kept, Plain
 from gangline.storage.kubernetes.wire import moment
 
@@ -28,7 +27,7 @@ def subject_of(kept: Kept) -> Subject:
 
 
 def record_to_event(
-    subject: Subject, record: Record, reason: str, message: str, *, component: str = "gangline", about: str = ""
+    subject: Subject, record: JournalRecord, reason: str, message: str, *, component: str = "gangline", about: str = ""
 ) -> Plain:
     """Write an event about a job object; the name is the record's, so that repeating it changes nothing.
 

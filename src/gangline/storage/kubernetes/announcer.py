@@ -8,8 +8,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from gangline.kube import EVENTS, AlreadyExistsError, KubeClient, KubeError
-from gangline.model import JobId, Phase, Timestamp
-from gangline.storage.interface import Record
+from gangline.model import JobId, JournalRecord, Phase, Timestamp
 from gangline.storage.kubernetes.announcements import Subject, record_to_event
 from gangline.storage.kubernetes.records import Kept, Plain
 
@@ -27,13 +26,13 @@ class Announcer:
         self._waiting: asyncio.Queue[Plain] = asyncio.Queue(_LONGEST_QUEUE)
         self._sending: asyncio.Task[None] | None = None
 
-    def announce(self, kept: Kept, records: Sequence[Record]) -> None:
+    def announce(self, kept: Kept, records: Sequence[JournalRecord]) -> None:
         """Send what people care about; when too many wait, new ones are left out."""
         self._put(event for record in records for event in kept.kind.events(kept, record))
 
     def refuse(self, subject: Subject, message: str, at: Timestamp) -> None:
         """Say that an object is no job, or no longer the one that runs, and why."""
-        record = Record(job_id=JobId(subject.uid), at=at, reason="Invalid", message=message, phase=Phase.FAILED)
+        record = JournalRecord(job_id=JobId(subject.uid), at=at, reason="Invalid", message=message, phase=Phase.FAILED)
         self._put([record_to_event(subject, record, f"{subject.resource.kind}FailedValidation", message)])
 
     def _put(self, events: Iterable[Plain]) -> None:

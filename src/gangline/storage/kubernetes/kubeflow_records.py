@@ -19,8 +19,7 @@ from gangline.errors import InvalidInputError, UnreadableRecordError
 from gangline.kube import GenericObject, Resource
 from gangline.lifecycle import Event, new_job
 from gangline.lifecycle.events import HaltRequested, ResumeRequested
-from gangline.model import Clock, Job, JobSpec, Phase, RoleName, Tenant
-from gangline.storage.interface import Record
+from gangline.model import Clock, Job, JobSpec, JournalRecord, Phase, RoleName, Tenant
 from gangline.storage.kubernetes import wire
 from gangline.storage.kubernetes.announcements import record_to_event, subject_of
 from gangline.storage.kubernetes.begun import roles_in, with_roles_of
@@ -90,7 +89,7 @@ class KubeflowRecords:
             inherited=not recorded and not job.finished and began_elsewhere(item.status),
         )
 
-    def body(self, job: Job, records: Sequence[Record], *, namespace: str, name: str) -> Plain:
+    def body(self, job: Job, records: Sequence[JournalRecord], *, namespace: str, name: str) -> Plain:
         """Write a new object: the manifest as its user wrote it; see RecordKind."""
         manifest = json.loads(job.spec.manifest_json or "{}")
         given = manifest.get("metadata") or {}
@@ -119,7 +118,7 @@ class KubeflowRecords:
         told = replace(translation.spec, labels=job.spec.labels, manifest_json=job.spec.manifest_json)
         return told == job.spec
 
-    def status(self, job: Job, journal: Sequence[Record], told: ToldExplanation | None = None) -> Plain:
+    def status(self, job: Job, journal: Sequence[JournalRecord], told: ToldExplanation | None = None) -> Plain:
         """Write the status; see RecordKind."""
         own: Plain = {FIELD: record_to_text(job, journal)}
         if told is not None:
@@ -172,7 +171,7 @@ class KubeflowRecords:
         request = HaltRequested if kept.suspended else ResumeRequested
         return (request(job_id=job.id, at=clock.now()),)
 
-    def events(self, kept: Kept, record: Record) -> Iterator[Plain]:
+    def events(self, kept: Kept, record: JournalRecord) -> Iterator[Plain]:
         """Write upstream's events: one per pod and service, one per condition; see RecordKind."""
         component = self._kind.controller
         if record.replica is not None:

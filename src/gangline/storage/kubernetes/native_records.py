@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from gangline.kube import GenericObject
 from gangline.lifecycle import Event
-from gangline.model import Clock, Job, Phase, Tenant
-from gangline.storage.interface import Record
+from gangline.model import Clock, Job, JournalRecord, Phase, Tenant
 from gangline.storage.kubernetes import wire
 from gangline.storage.kubernetes.announcements import record_to_event, subject_of
 from gangline.storage.kubernetes.definitions import JOBS
@@ -25,7 +24,7 @@ class NativeRecords:
         """Read an object; see RecordKind."""
         return wire.object_to_job(item, tenant, self)
 
-    def body(self, job: Job, records: Sequence[Record], *, namespace: str, name: str) -> Plain:
+    def body(self, job: Job, records: Sequence[JournalRecord], *, namespace: str, name: str) -> Plain:
         """Write a new object; see RecordKind."""
         return wire.job_to_object(job, records, namespace=namespace, name=name)
 
@@ -33,7 +32,7 @@ class NativeRecords:
         """Keep whatever no other kind does; see RecordKind."""
         return True
 
-    def status(self, job: Job, journal: Sequence[Record], told: ToldExplanation | None = None) -> Plain:
+    def status(self, job: Job, journal: Sequence[JournalRecord], told: ToldExplanation | None = None) -> Plain:
         """Write the status; see RecordKind."""
         explanation = {} if told is None else {"explanation": explanation_to_plain(told)}
         return wire.job_to_status(job, journal) | explanation
@@ -60,7 +59,7 @@ class NativeRecords:
         """Nothing: a native spec has no words for requests; see RecordKind."""
         return ()
 
-    def events(self, kept: Kept, record: Record) -> Iterator[Plain]:
+    def events(self, kept: Kept, record: JournalRecord) -> Iterator[Plain]:
         """Write one event per phase; see RecordKind."""
         if record.replica is None:
             message = record.message or f"the job is {record.phase}"

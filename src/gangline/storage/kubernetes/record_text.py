@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gangline.model import Job, JobSpec, PhaseEntry, ReplicaStatus, RoleName, RoleSpec
-from gangline.storage.interface import Record
+from gangline.model import Job, JobSpec, JournalRecord, PhaseEntry, ReplicaStatus, RoleName, RoleSpec
 
 INITIAL = "gangline.dev/initial"
 """An annotation with the record a job is born with: one write makes job and record."""
@@ -44,7 +43,7 @@ class KeptRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record as it was kept. ``state`` is the job without its spec, which stands in the object itself."""
 
     state: dict[str, Any]
-    journal: tuple[Record, ...] = ()
+    journal: tuple[JournalRecord, ...] = ()
 
     def job(self, spec: JobSpec) -> Job:
         """Return the job with its spec; raises msgspec.ValidationError if the record is damaged."""
@@ -54,7 +53,7 @@ class KeptRecord(msgspec.Struct, frozen=True, kw_only=True):
 _decoder = msgspec.json.Decoder(KeptRecord)
 
 
-def record_to_text(job: Job, journal: Sequence[Record]) -> str:
+def record_to_text(job: Job, journal: Sequence[JournalRecord]) -> str:
     """Write the record; of the journal as many of the newest records as there is room for."""
     given = ((name, getattr(job, name)) for name in _STATE_FIELDS)
     state = {name: value for name, value in given if value is not None}
@@ -109,7 +108,7 @@ def read_record(status: Mapping[str, Any], annotations: Mapping[str, str]) -> Ke
     return _decoder.decode(text)
 
 
-def appended(journal: Sequence[Record], records: Sequence[Record]) -> tuple[Record, ...]:
+def appended(journal: Sequence[JournalRecord], records: Sequence[JournalRecord]) -> tuple[JournalRecord, ...]:
     """Return the journal with more records, numbered on, and without those that are no longer kept."""
     last = journal[-1].number if journal else 0
     more = (

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 from gangline.kube import GenericObject, OwnerReference, Resource
 from gangline.lifecycle import Event
-from gangline.model import Clock, Job, Tenant
-from gangline.storage.interface import Record
+from gangline.model import Clock, Job, JournalRecord, Tenant
 from gangline.storage.kubernetes.explanations import ToldExplanation
 
 Plain = dict[str, Any]
@@ -24,7 +23,7 @@ class Kept:
 
     kind: "RecordKind"
     job: Job
-    journal: tuple[Record, ...]
+    journal: tuple[JournalRecord, ...]
     namespace: str
     name: str
     uid: str
@@ -51,7 +50,7 @@ class Kept:
         *,
         kind: "RecordKind",
         job: Job,
-        journal: tuple[Record, ...],
+        journal: tuple[JournalRecord, ...],
         told: ToldExplanation | None,
         recorded: bool,
         suspended: bool = False,
@@ -77,7 +76,7 @@ class Kept:
             inherited=inherited,
         )
 
-    def with_status(self, job: Job, journal: Sequence[Record]) -> Plain:
+    def with_status(self, job: Job, journal: Sequence[JournalRecord]) -> Plain:
         """Write the object with the status that this job gives it, to replace the one that was read and no newer one.
 
         Replacing costs the server less than patching, and of an object's status nobody else has a part.
@@ -128,7 +127,7 @@ class RecordKind(Protocol):
         """Read an object, whoever made it; None if it belongs to another controller. Raises StorageError."""
         ...
 
-    def body(self, job: Job, records: Sequence[Record], *, namespace: str, name: str) -> Plain:
+    def body(self, job: Job, records: Sequence[JournalRecord], *, namespace: str, name: str) -> Plain:
         """Write a new object."""
         ...
 
@@ -136,7 +135,7 @@ class RecordKind(Protocol):
         """Whether a new job is kept as an object of this kind."""
         ...
 
-    def status(self, job: Job, journal: Sequence[Record], told: ToldExplanation | None = None) -> Plain:
+    def status(self, job: Job, journal: Sequence[JournalRecord], told: ToldExplanation | None = None) -> Plain:
         """Write the whole status: what people read, and the record. ``told`` is why the job waits."""
         ...
 
@@ -156,6 +155,6 @@ class RecordKind(Protocol):
         """Return what the object's spec asks of the job and the job does not do yet."""
         ...
 
-    def events(self, kept: Kept, record: Record) -> Iterator[Plain]:
+    def events(self, kept: Kept, record: JournalRecord) -> Iterator[Plain]:
         """Write what is announced of a record."""
         ...

@@ -23,10 +23,10 @@ from gangline.kube import (
 )
 from gangline.kube import ConflictError as KubeConflictError
 from gangline.kube import NotFoundError as KubeNotFoundError
-from gangline.model import Clock, Job, JobId, Metric, Phase, Queue, Tenant, Timestamp
+from gangline.model import Clock, Job, JobId, JobPage, JournalRecord, Metric, Phase, Queue, Tenant, Timestamp
 from gangline.model.queue import ROOT_QUEUE
 from gangline.model.sweep import Sweep
-from gangline.storage.interface import JobPage, JobQuery, Record, Store
+from gangline.storage.interface import JobQuery, Store
 from gangline.storage.kubernetes.announcer import Announcer
 from gangline.storage.kubernetes.begun import without_ghosts
 from gangline.storage.kubernetes.changes import follow_changes
@@ -75,7 +75,7 @@ class KubernetesStore:
 
     # Jobs ----------------------------------------------------------------------------------------------------
 
-    async def create(self, job: Job, records: Sequence[Record] = ()) -> Job:
+    async def create(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Keep a new job; see Store."""
         # Ids are drawn at random. To ask the server for one means to search every kind of object twice.
         if job.id in self._objects.known:
@@ -131,7 +131,7 @@ class KubernetesStore:
         if other is not None and other.job.name == job.name and not (other.job.deleting or other.being_deleted):
             raise ConflictError(f"tenant '{job.spec.tenant}' has a job named '{job.name}' already")
 
-    async def save(self, job: Job, records: Sequence[Record] = ()) -> Job:
+    async def save(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Replace a job; see Store."""
         if (grave := self._objects.graves.get(job.id)) is not None:
             return self._bury(replace(grave, job=replace(job, version=job.version + 1)))
@@ -243,7 +243,7 @@ class KubernetesStore:
         self._metrics.forget(job_id)
         self._objects.known.pop(job_id, None)
 
-    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
+    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[JournalRecord]:
         """Return the job's records; see Store."""
         try:
             kept = await self._objects.fetch(job_id)
@@ -393,7 +393,7 @@ class KubernetesStore:
         digest = hashlib.sha256(job_id.encode()).hexdigest()[:6]  # somebody may have a ConfigMap of the plain name
         return kept.namespace, f"{kept.name}-{digest}-metrics", kept.owner
 
-    def _announce(self, kept: Kept, records: Sequence[Record]) -> None:
+    def _announce(self, kept: Kept, records: Sequence[JournalRecord]) -> None:
         if self._announcer is not None:
             self._announcer.announce(kept, records)
 

@@ -24,6 +24,7 @@ from gangline.model import (
     Job,
     JobId,
     JobSpec,
+    JournalRecord,
     Phase,
     PhaseEntry,
     Queue,
@@ -33,7 +34,6 @@ from gangline.model import (
     Tenant,
     Timestamp,
 )
-from gangline.storage.interface import Record
 from gangline.storage.kubernetes.begun import roles_in, with_roles_of
 from gangline.storage.kubernetes.explanations import plain_to_explanation
 from gangline.storage.kubernetes.record_text import (
@@ -65,7 +65,7 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _READY = frozenset({ReplicaState.RUNNING, ReplicaState.SUCCEEDED})
 
 
-def job_to_object(job: Job, records: Sequence[Record], *, namespace: str, name: str) -> dict[str, Any]:
+def job_to_object(job: Job, records: Sequence[JournalRecord], *, namespace: str, name: str) -> dict[str, Any]:
     """Write a new job. The server takes no status at creation, so the first state travels as an annotation."""
     labels = {JOB_ID: job.id, **checked_labels(job.spec.labels)}
     if name != job.name:
@@ -84,7 +84,7 @@ def job_to_object(job: Job, records: Sequence[Record], *, namespace: str, name: 
     }
 
 
-def birth_annotations(job: Job, records: Sequence[Record], *, namespace: str, name: str) -> dict[str, str]:
+def birth_annotations(job: Job, records: Sequence[JournalRecord], *, namespace: str, name: str) -> dict[str, str]:
     """Write what a new object says of the job that it is made for."""
     return {INITIAL: record_to_text(job, appended((), records)), SUBMITTED_AS: f"{namespace}/{name}"}
 
@@ -186,7 +186,7 @@ def plain_to_spec(item: GenericObject, tenant: Tenant) -> JobSpec:
     return job_from_plain({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": body})
 
 
-def job_to_status(job: Job, journal: Sequence[Record]) -> dict[str, Any]:
+def job_to_status(job: Job, journal: Sequence[JournalRecord]) -> dict[str, Any]:
     """Write the status: what people read, and the whole record."""
     present = sum(1 for status in job.replicas if status.state in _READY)
     total = len(job.replicas) or sum(role.replicas for role in job.spec.roles)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gangline.errors import ConflictError, NotFoundError, StaleVersionError
-from gangline.model import Job, JobId, Tenant
+from gangline.model import Job, JobId, JobPage, JournalRecord, Tenant
 from gangline.storage.codec import JOBS, RECORDS
-from gangline.storage.interface import JobPage, JobQuery, Record
+from gangline.storage.interface import JobQuery
 from gangline.storage.listing import HINT_CANDIDATES, Position, is_unfinished, position_to_cursor, unknown_name
 from gangline.storage.sql.database import Parameter, Session
 from gangline.storage.sql.page import page_statement
@@ -16,7 +16,7 @@ _FEW = 2000
 """A label that fewer jobs bear is where the search for a page begins."""
 
 
-def create(session: Session, job: Job, records: Sequence[Record]) -> Job:
+def create(session: Session, job: Job, records: Sequence[JournalRecord]) -> Job:
     """Insert a job, unless its id or its name is taken."""
     job = replace(job, version=1)
     added = session.change(
@@ -32,7 +32,7 @@ def create(session: Session, job: Job, records: Sequence[Record]) -> Job:
     return job
 
 
-def save(session: Session, job: Job, records: Sequence[Record]) -> Job:
+def save(session: Session, job: Job, records: Sequence[JournalRecord]) -> Job:
     """Replace a job if nobody else has since it was read."""
     saved = replace(job, version=job.version + 1)
     changed = session.change(
@@ -107,7 +107,7 @@ def remove(session: Session, job_id: JobId) -> None:
     session.change("DELETE FROM jobs WHERE id = ?", (job_id,))
 
 
-def journal(session: Session, job_id: JobId, after: int, limit: int) -> tuple[Record, ...]:
+def journal(session: Session, job_id: JobId, after: int, limit: int) -> tuple[JournalRecord, ...]:
     """Read a part of a job's journal."""
     rows = session.query(
         "SELECT number, document FROM journal WHERE job_id = ? AND number > ? ORDER BY number LIMIT ?",
@@ -139,7 +139,7 @@ def _add_labels(session: Session, job: Job) -> None:
         session.change_many("INSERT INTO labels (key, value, created_at, job_id) VALUES (?, ?, ?, ?)", rows)
 
 
-def _add_records(session: Session, job_id: JobId, records: Sequence[Record]) -> None:
+def _add_records(session: Session, job_id: JobId, records: Sequence[JournalRecord]) -> None:
     if records:
         rows = [(job_id, RECORDS.encode(record)) for record in records]
         session.change_many("INSERT INTO journal (job_id, document) VALUES (?, ?)", rows)

@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from gangline.model import Job, JobId, Metric, Queue, Tenant, Timestamp
+from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Queue, Tenant, Timestamp
 from gangline.model.queue import ROOT_QUEUE
 from gangline.model.sweep import Sweep
-from gangline.storage.interface import JobPage, JobQuery, Record, Store
+from gangline.storage.interface import JobQuery, Store
 from gangline.storage.sql import jobs as job_rows
 from gangline.storage.sql import metrics as metric_rows
 from gangline.storage.sql import queues as queue_rows
@@ -34,11 +34,11 @@ class SqlStore:
             raise
         return cls(threads)
 
-    async def create(self, job: Job, records: Sequence[Record] = ()) -> Job:
+    async def create(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Keep a new job; see Store."""
         return await self._threads.write(job_rows.create, job, records)
 
-    async def save(self, job: Job, records: Sequence[Record] = ()) -> Job:
+    async def save(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Replace a job; see Store."""
         return await self._threads.insist(job_rows.save, job, records)
 
@@ -68,7 +68,7 @@ class SqlStore:
         """Remove a job; see Store."""
         await self._threads.insist(job_rows.remove, job_id)
 
-    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
+    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[JournalRecord]:
         """Return the job's records; see Store."""
         return await self._threads.read(job_rows.journal, job_id, after, limit)
 

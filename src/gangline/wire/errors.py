@@ -1,0 +1,49 @@
+"""Errors on the wire: the class, its message and its attributes, so that a client raises the very same error.
+
+The attributes are the class's own constructor arguments. Nothing else looks at error classes on the way.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from gangline import errors
+from gangline.errors import GanglineError, UnreachableError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorDetail:
+    """One error."""
+
+    type: str
+    message: str
+    facts: Mapping[str, str | int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """What every answer that is no success carries."""
+
+    error: ErrorDetail
+
+
+_decode = msgspec.json.Decoder(ErrorBody).decode
+
+
+def error_to_body(error: GanglineError) -> ErrorBody:
+    """Describe an error so that a client can raise it again."""
+    facts = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    return ErrorBody(ErrorDetail(type=type(error).__name__, message=str(error), facts=facts))
+
+
+def error_from_body(body: bytes, status: int) -> GanglineError:
+    """Rebuild the error that an answer describes; an answer that is none of ours becomes an UnreachableError."""
+    try:
+        detail = _decode(body).error
+    except msgspec.DecodeError:
+        return UnreachableError(f"what answers there is no Gangline service (HTTP status {status})")
+    cls = getattr(errors, detail.type, GanglineError)
+    if not (isinstance(cls, type) and issubclass(cls, GanglineError)):
+        return GanglineError(detail.message)
+    return cls(**detail.facts) if detail.facts else cls(detail.message)
