@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-machine test-kubernetes test-alone test-frameworks check experiment chaos bench cluster-up cluster-down lock clean
+.PHONY: setup demo test test-machine test-kubernetes test-alone test-frameworks check experiment chaos bench mutants cluster-up cluster-down lock clean
 
 setup: $(STAMP)
 
@@ -60,6 +60,10 @@ cluster-up: setup
 
 cluster-down: setup
 	$(BIN)/python -m gangline.testing.cluster down
+
+# Which changes of the code no test notices: make mutants PACKAGES="sweeps lifecycle" ARGS="--all"
+mutants: setup
+	$(BIN)/python -m tools.mutants $(ARGS) $(PACKAGES)
 
 lock:
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
