@@ -1,5 +1,6 @@
 """Grids, parallelism, what a trial's job looks like, and which trial is best."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from gangline.errors import InvalidInputError
 from gangline.lifecycle import new_job
 from gangline.model import Job, JobId, Metric, Phase, PhaseEntry, ReplicaId, RoleName, Timestamp
 from gangline.model.sweep import Assignment, Goal, Objective, Parameter, Sweep, SweepSpec
-from gangline.sweeps import GridSampler, Trial, best_trial, check_references, plan, trial_to_job, trials_of
+from gangline.sweeps import SAMPLERS, GridSampler, Trial, best_trial, check_references, plan, trial_to_job, trials_of
 from gangline.testing.builders import GRID, START, make_job, make_role, make_spec, make_sweep
 
 TEMPLATE = make_spec(
@@ -120,6 +121,39 @@ def test_the_best_trial_is_the_one_the_goal_prefers(objective: Objective | None,
     metrics = [reported(sweep, 0, 0.1), reported(sweep, 1, 0.9)]
     best = best_trial(objective, trials_of(make_sweep(), jobs_of(sweep, begun=3), metrics))
     assert (best.assignment.number if best else None) == want
+
+
+def test_of_equal_trials_the_first_is_the_best() -> None:
+    sweep = make_sweep()
+    metrics = [reported(sweep, number, 0.9) for number in (2, 1)]
+    best = best_trial(sweep.spec.objective, trials_of(sweep, jobs_of(sweep, begun=3), metrics))
+    assert best is not None
+    assert best.assignment.number == 1
+
+
+def test_a_sampler_learns_the_results_of_trials_that_have_ended_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, object] = {}
+
+    class Learning:
+        def propose(
+            self, spec: SweepSpec, tried: Sequence[Assignment], results: Mapping[int, float], most: int | None = None
+        ) -> list[Assignment]:
+            asked.update(tried=[each.number for each in tried], results=results, most=most)
+            return []
+
+    sweep = make_sweep(parallelism=4)
+    metrics = [reported(sweep, 0, 0.5), reported(sweep, 2, 0.7)]
+    begun = trials_of(sweep, jobs_of(sweep, begun=3, finished=2), metrics)
+    monkeypatch.setitem(SAMPLERS, sweep.spec.sampler, Learning())
+    plan(sweep, begun)
+    assert asked == {"tried": [0, 1, 2], "results": {0: 0.5}, "most": 3}
+
+
+def test_a_parameter_without_a_value_is_left_as_it_is_written() -> None:
+    spec = make_sweep(template=TEMPLATE).spec
+    job = trial_to_job(spec, Assignment(number=0, values={"layers": "1"}))
+    assert job.roles[0].command == ("python", "train.py", "--layers=1", "$(rate)")
+    assert "TRIAL_RATE" not in job.env
 
 
 def test_a_template_that_refers_to_an_unknown_parameter_is_refused() -> None:

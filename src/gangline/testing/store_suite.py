@@ -352,7 +352,7 @@ class StoreSuite:
             assert kept.value == value or (math.isnan(kept.value) and math.isnan(value))
 
     async def test_latest_metrics_are_the_newest_of_each_replica_and_name(self, store: Store) -> None:
-        """An old value that arrives late does not replace a newer one."""
+        """An old value that arrives late does not replace a newer one; at one moment the later step is the newer."""
         await store.create(make_job(job_id="job-1", name="a"))
         await store.create(make_job(job_id="job-2", name="b"))
         await store.create(make_job(job_id="job-3", name="c"))
@@ -363,6 +363,7 @@ class StoreSuite:
             make_metric(replica=other, at=2),
             make_metric(job_id="job-2", at=1, step=None),
         ]
+        await store.add_metrics([make_metric(at=7, step=7)])
         await store.add_metrics([*want, make_metric(at=7, step=8), make_metric(at=5, step=10)])
         await store.add_metrics([make_metric(at=6, step=11), make_metric(job_id="job-3")])
         found = await store.latest_metrics([JobId("job-2"), JobId("job-1"), JobId("no-such-job")])
