@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-machine test-kubernetes test-alone test-frameworks check experiment chaos bench mutants cluster-up cluster-down lock clean
+.PHONY: setup demo test test-machine test-kubernetes test-alone test-frameworks check experiment chaos bench mutants changelog cluster-up cluster-down lock clean
 
 setup: $(STAMP)
 
@@ -20,6 +20,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.changelog check
 
 test: test-machine test-kubernetes test-alone
 
@@ -64,6 +65,10 @@ cluster-down: setup
 # Which changes of the code no test notices: make mutants PACKAGES="sweeps lifecycle" ARGS="--all"
 mutants: setup
 	$(BIN)/python -m tools.mutants $(ARGS) $(PACKAGES)
+
+# Fold the fragments of changelog.d into CHANGELOG.md: make changelog VERSION=0.2.0
+changelog: setup
+	$(BIN)/python -m tools.changelog fold $(VERSION) $(shell date -u +%F)
 
 lock:
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
