@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.dialects.frameworks import Address, Implementation, hostfile, replica_environment
+from gangline.dialects.frameworks import Address, Implementation, Team, hostfile, replica_environment, team_environment
 from gangline.dialects.frameworks.team import in_ranges
 from gangline.dialects.native import job_from_plain
 from gangline.model import JobSpec, ReplicaId, RoleName
@@ -258,8 +258,18 @@ def test_paddle_collective_mode_meets_at_the_first_worker() -> None:
         "PADDLE_TRAINER_ID": "1",
         "PADDLE_TRAINERS_NUM": "2",
         "PADDLE_CURRENT_ENDPOINT": "10.0.0.1:36543",
-        "PADDLE_TRAINER_ENDPOINTS": "10.0.0.0:36543,10.0.0.1:36543",
     }
+
+
+@pytest.mark.parametrize(("roles", "lead"), [({"worker": 2}, "worker-0"), ({"master": 1, "worker": 2}, "master-0")])
+def test_only_the_first_replica_of_a_paddle_job_meets_the_others_at_its_own_address(
+    roles: dict[str, object], lead: str
+) -> None:
+    job = make_job("paddle", roles)
+    team = Team.of(job, addresses(job), own_host="own")
+    told = {str(replica): team_environment(team, replica)["PADDLE_MASTER"] for replica in team.ranked}
+    assert told.pop(lead).startswith("own:")
+    assert set(told.values()) == {team.endpoint(team.lead)}
 
 
 @pytest.mark.parametrize(("replica", "want"), [("master-0", "PADDLE_SERVER_NUM"), ("worker-0", "PADDLE_TRAINER_NUM")])

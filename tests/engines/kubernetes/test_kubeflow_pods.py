@@ -77,6 +77,24 @@ def test_a_pod_is_its_template_with_a_name_labels_environment_and_node() -> None
     assert spec["containers"][1]["ports"] == [{"name": "tfjob-port", "containerPort": 2222, "protocol": "TCP"}]
 
 
+def test_the_first_replica_of_a_paddle_job_is_told_its_own_address_by_the_kubelet() -> None:
+    template = {"template": {"spec": {"containers": [{"name": "paddle", "image": "acme/paddle"}]}}}
+    job = gang_of(
+        {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PaddleJob",
+            "metadata": {"name": "mnist", "namespace": "red"},
+            "spec": {"paddleReplicaSpecs": {"Worker": {"replicas": 2, **template}}},
+        }
+    )
+    first, second = (pod["spec"]["containers"][0]["env"] for pod in kubeflow_pods(job, job.gang.replicas))
+    address = {"name": "GANGLINE_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    meeting = {"name": "PADDLE_MASTER", "value": "$(GANGLINE_POD_IP):36543"}
+    assert first.index(address) < first.index(meeting), "a variable sees only those before it"
+    assert {"name": "PADDLE_MASTER", "value": "mnist-worker-0:36543"} in second
+    assert address not in second
+
+
 def test_every_replica_has_a_headless_service_of_its_own() -> None:
     ports = [
         {"name": "tfjob-port", "containerPort": 9000},

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from gangline.dialects import read_plain
+from gangline.dialects.kubeflow import KINDS
 from gangline.model import Job, Phase, ReplicaId
 from tests.integration.kubeflow.conftest import LocalService
 
@@ -95,11 +96,17 @@ Stage = Callable[..., Cast]
 def stage(service: LocalService, request: pytest.FixtureRequest) -> Stage:
     """Submits a job of the given kind; ``roles`` are replica types with their number and restart policy."""
 
-    def submit(kind: str, roles: dict[str, tuple[int, str]], *, strict: bool = False, **run_policy: object) -> Cast:
+    def submit(
+        kind: str,
+        roles: dict[str, tuple[int, str]],
+        *,
+        strict: bool = False,
+        command: Sequence[str] = SERVER,
+        **run_policy: object,
+    ) -> Cast:
         name = f"b{abs(hash(request.node.name)) % 10**10}"
-        field = {"TFJob": "tfReplicaSpecs", "PyTorchJob": "pytorchReplicaSpecs", "JAXJob": "jaxReplicaSpecs"}[kind]
-        container = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "JAXJob": "jax"}[kind]
-        spec = {"containers": [{"name": container, "image": "any", "command": SERVER}]}
+        field = KINDS[kind].replicas_field
+        spec = {"containers": [{"name": KINDS[kind].container, "image": "any", "command": command}]}
         replicas = {
             role: {
                 "replicas": count,
@@ -119,6 +126,26 @@ def stage(service: LocalService, request: pytest.FixtureRequest) -> Stage:
         return Cast(service, service.client.submit(hasty))
 
     return submit
+
+
+MEETING = """
+import os, socket, time
+host, _, port = os.environ["PADDLE_MASTER"].rpartition(":")
+own = {"127.0.0.1", socket.gethostbyname(socket.gethostname())}
+if host in own:
+    with socket.create_server(("", int(port))) as server:
+        for _ in range(int(os.environ["PADDLE_NNODES"]) - 1):
+            server.accept()[0].close()
+else:
+    while socket.socket().connect_ex((host, int(port))):
+        time.sleep(0.05)
+"""
+"""How replicas of PaddlePaddle find each other: whoever is at the address serves there, everybody else asks."""
+
+
+def test_the_replicas_of_a_paddle_job_meet(stage: Stage) -> None:
+    cast = stage("PaddleJob", {"Worker": (3, "Never")}, command=[sys.executable, "-S", "-c", MEETING])
+    assert cast.until(lambda job: job.finished).phase is Phase.COMPLETED
 
 
 RETRIED = [("OnFailure", 1), ("OnFailure", 130), ("ExitCode", 130), ("ExitCode", 143)]

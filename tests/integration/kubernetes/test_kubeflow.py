@@ -141,6 +141,13 @@ async def test_replicas_are_told_what_their_framework_reads(
     assert {name: environment.get(name) for name in want} == want
 
 
+async def test_the_first_replica_of_a_paddle_job_is_told_its_own_address(kubeflow: World) -> None:
+    play = await Play.begin(kubeflow, "PaddleJob", "told", {"Worker": replica("PaddleJob", 2)})
+    await play.condition("Running")
+    told = (await play.environment("worker-0"))["PADDLE_MASTER"]
+    assert told == f"{(await play.pods())['worker-0'].status.pod_ip}:36543"
+
+
 async def test_each_replica_type_goes_where_its_own_template_says(kubeflow: World) -> None:
     found = (await kubeflow.client.list(NODES)).items or ()
     first, second, *_ = sorted(node.metadata.name for node in found if is_ready(node) and not node.spec.taints)

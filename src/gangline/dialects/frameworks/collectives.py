@@ -55,7 +55,7 @@ def paddle_environment(team: Team, replica: ReplicaId) -> dict[str, str]:
     environment = {
         "PADDLE_JOB_ID": team.spec.name,
         "PADDLE_NNODES": team.nodes,
-        "PADDLE_MASTER": team.endpoint(team.lead),
+        "PADDLE_MASTER": team.meeting_point(replica),
     }
     if team.lead.role in LEAD_ROLES:
         environment["PADDLE_SERVER_NUM" if replica.role == team.lead.role else "PADDLE_TRAINER_NUM"] = "1"
@@ -63,6 +63,6 @@ def paddle_environment(team: Team, replica: ReplicaId) -> dict[str, str]:
     return environment | {
         "PADDLE_TRAINER_ID": str(team.training.index(replica)),
         "PADDLE_TRAINERS_NUM": str(len(team.training)),
+        # Not PADDLE_TRAINER_ENDPOINTS: the launcher would put its first entry in the place of PADDLE_MASTER.
         "PADDLE_CURRENT_ENDPOINT": team.endpoint(replica),
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(map(team.endpoint, team.training)),
     }

@@ -31,13 +31,15 @@ class Team:
     spec: JobSpec
     addresses: Mapping[ReplicaId, Address]
     ranked: tuple[ReplicaId, ...]
+    own_host: str | None = None
+    """How a replica writes its own IP address, where its engine knows a way; see ``meeting_point``."""
 
     @classmethod
-    def of(cls, spec: JobSpec, addresses: Mapping[ReplicaId, Address]) -> "Team":
+    def of(cls, spec: JobSpec, addresses: Mapping[ReplicaId, Address], *, own_host: str | None = None) -> "Team":
         """Put the replicas that have an address in rank order."""
         order = {name: position for position, name in enumerate(_role_order(spec))}
         ranked = tuple(sorted(addresses, key=lambda replica: (order[replica.role], replica.index)))
-        return cls(spec=spec, addresses=addresses, ranked=ranked)
+        return cls(spec=spec, addresses=addresses, ranked=ranked, own_host=own_host)
 
     @cached_property
     def ranks(self) -> Mapping[ReplicaId, int]:
@@ -80,6 +82,15 @@ class Team:
         """The address of a replica as ``host:port``."""
         host, port = self.addresses[replica]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def meeting_point(self, replica: ReplicaId) -> str:
+        """Where a replica is to meet the others; the lead itself is told its own IP address instead of its name.
+
+        PaddlePaddle's launcher serves there only if the address is literally its own, and waits for ever if not.
+        """
+        if replica == self.lead and self.own_host is not None:
+            return f"{self.own_host}:{self.addresses[self.lead][1]}"
+        return self.endpoint(self.lead)
 
     @cached_property
     def cluster_text(self) -> str:

@@ -21,7 +21,7 @@ from gangline.dialects.kubeflow import (
 )
 from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.names import Part
-from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER, Plain, joined, literal
+from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER, OWN_HOST, Plain, joined, variables
 from gangline.kube import OwnerReference
 from gangline.model import Clean, Framework, Gang, GangReplica, ReplicaId, RoleName
 
@@ -68,7 +68,7 @@ class KubeflowGang:
     @cached_property
     def team(self) -> Team:
         """The replicas in the order of their ranks."""
-        return Team.of(self.gang.spec, self.addresses)
+        return Team.of(self.gang.spec, self.addresses, own_host=OWN_HOST)
 
     def name_of(self, replica: ReplicaId) -> str:
         """The name of a replica's pod and service."""
@@ -159,7 +159,7 @@ def _metadata(job: KubeflowGang, replica: GangReplica, given: Plain, containers:
 
 def _containers(job: KubeflowGang, replica: GangReplica, given: list[Plain]) -> list[Plain]:
     trains = training_container(job, given)
-    environment = [{"name": name, "value": literal(value)} for name, value in _environment(job, replica).items()]
+    environment = variables(_environment(job, replica))
     completed = []
     for container in given:
         if container.get("name") != trains and job.kind.framework not in _EVERY_CONTAINER:

@@ -12,7 +12,7 @@ from gangline.dialects.frameworks import Address, Team, hostfile, team_environme
 from gangline.engines.kubernetes import mpi_shell, names
 from gangline.engines.kubernetes.launch_order import with_host_aliases
 from gangline.engines.kubernetes.names import Part
-from gangline.engines.kubernetes.pod import DIRECTORIES, HOME, Plain, PodOrder, owned_metadata, replica_to_pod
+from gangline.engines.kubernetes.pod import DIRECTORIES, HOME, OWN_HOST, Plain, PodOrder, owned_metadata, replica_to_pod
 from gangline.engines.kubernetes.staging import Stock, gang_to_staging, moves_to_data
 from gangline.kube import OwnerReference
 from gangline.model import Framework, Gang, GangReplica, JobSpec, NodeName, ReplicaId
@@ -58,7 +58,7 @@ def gang_to_pods(gang: Gang, replicas: Iterable[GangReplica], around: Surroundin
     One by one, as they are asked for: a large gang's first pods are on their way while the last are still written.
     """
     where = addresses(gang)
-    team = Team.of(gang.spec, where)
+    team = Team.of(gang.spec, where, own_host=OWN_HOST)
     solo = is_solo(gang.spec)
     staging = gang_to_staging(gang.spec, _shared_name(gang), around.stock, mover_image=around.mover_image)
     if mpi_shell.has_shell(gang.spec):

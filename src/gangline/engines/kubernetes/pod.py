@@ -31,6 +31,9 @@ DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 HOME = "/gangline"
 DIRECTORIES = {"DATA_DIR": "data", "RESULT_DIR": "results", "CHECKPOINT_DIR": "checkpoints", "HOME": "home"}
 """The directories every replica has, by the variable that names each."""
+_POD_IP = "GANGLINE_POD_IP"
+OWN_HOST = f"$({_POD_IP})"
+"""How a replica's variables name its own address, which nobody knows before its pod is there."""
 
 _RESTRICTED_POD: Plain = {
     "runAsNonRoot": True,
@@ -181,8 +184,7 @@ def _main(order: PodOrder, given: Plain) -> Plain:
     if order.wrapper and ("command" in container or "args" not in container):
         # What an image would run with these arguments is not known here; it stays as it is.
         container["command"] = [*order.wrapper, *container.get("command", ())]
-    environment = [{"name": name, "value": literal(value)} for name, value in order.environment.items()]
-    container["env"] = joined(environment, given.get("env"))
+    container["env"] = joined(variables(order.environment), given.get("env"))
     container["resources"] = _resources(role.resources, order.gpu_resource, given.get("resources") or {})
     ours = joined(_mounts(order), list(order.staging.mounts), key="mountPath")
     container["volumeMounts"] = joined(ours, given.get("volumeMounts"), key="mountPath")
@@ -190,6 +192,16 @@ def _main(order: PodOrder, given: Plain) -> Plain:
     if spec.code:
         container.setdefault("workingDir", f"{HOME}/code")
     return container
+
+
+def variables(environment: Mapping[str, str]) -> list[Plain]:
+    """Write variables of ours; in one that begins with ``OWN_HOST`` the kubelet puts the pod's address."""
+    written: list[Plain] = []
+    for name, value in environment.items():
+        if value.startswith(OWN_HOST):
+            written.append({"name": _POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+        written.append({"name": name, "value": value if value.startswith(OWN_HOST) else literal(value)})
+    return written
 
 
 def literal(text: str) -> str:

@@ -43,6 +43,8 @@ _UNBOUND_RANKS = {
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
 """Every host of an MPI job is this machine: each daemon would take it for its own and bind ranks to the first core."""
+_OWN_HOST = "127.0.0.1"
+"""What every program takes for its own address; the loopback address that others are told leads there too."""
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -94,7 +96,8 @@ class GangEnvironment:
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             **(_UNBOUND_RANKS if gang.spec.framework is Framework.MPI else {}),
         }
-        return cls(layout=layout, gang=gang, team=Team.of(gang.spec, addresses), token=token, shared=shared)
+        team = Team.of(gang.spec, addresses, own_host=_OWN_HOST)
+        return cls(layout=layout, gang=gang, team=team, token=token, shared=shared)
 
     def of_replica(self, replica: GangReplica, *, gpus: tuple[str, ...]) -> dict[str, str]:
         """Return the whole environment of one replica."""

@@ -17,7 +17,7 @@ from gangline.engines.local.wire import Order, ReplicaOrder, write_order
 from gangline.errors import EngineError
 from gangline.model import DataMove, Framework, Gang, GangReplica, NodeName, ReplicaId, RoleName
 
-_LISTEN_EVERYWHERE = frozenset({Framework.TENSORFLOW, Framework.PYTORCH, Framework.JAX})
+_LISTEN_EVERYWHERE = frozenset({Framework.TENSORFLOW, Framework.PYTORCH, Framework.JAX, Framework.PADDLE})
 """Their servers listen on every address of the machine, so two replicas, or two jobs, cannot share a port."""
 _REMOTE_SHELL = """#!/bin/sh
 # Every host of the hostfile is this machine: run the command here, with a temporary directory per host, since the
