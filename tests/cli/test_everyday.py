@@ -242,6 +242,48 @@ def test_tables_have_headings_and_short_times(shell: Shell) -> None:
     assert "ATTEMPT" in shell.out("list", "tabled", "-o", "wide").splitlines()[0]
 
 
+KUBEFLOW_FILE = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: elsewhere, namespace: vision}
+spec:
+  runPolicy: {suspend: true}
+  pytorchReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          containers: [{name: pytorch, image: acme/train, command: ["true"]}]
+"""
+
+
+def test_a_kubeflow_file_with_a_namespace_and_a_claim_is_found_again(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(KUBEFLOW_FILE)
+    code, _, said = here("submit", "-f", str(tmp_path / "job.yaml"))
+    assert code == 0, said
+    hint = said.strip().rpartition("follow it with: gangline ")[2].split()
+    assert hint == ["--tenant", "vision", "logs", "-f", "elsewhere"]
+    assert here(*hint)[0] == 0
+    assert "the PersistentVolumeClaim 'data' is a directory" in said
+    assert "tenant 'vision' has one: --tenant vision" in here("get", "elsewhere")[2]
+    assert "-A lists those of all tenants" in here("list", "elsewhere")[2]
+    listed = here("list", "-A", "elsewhere")[1].splitlines()
+    assert [line.split()[:2] for line in listed] == [["TENANT", "NAME"], ["vision", "elsewhere"]]
+    assert here("--tenant", "vision", "delete", "elsewhere")[0] == 0
+
+
+def test_a_container_with_arguments_alone_is_refused_before_it_runs(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(KUBEFLOW_FILE.replace("command:", "args:"))
+    code, _, said = here("submit", "-f", str(tmp_path / "job.yaml"))
+    assert code == 2
+    assert "the container has arguments and no command" in said
+    assert here("list", "-A", "elsewhere", "-o", "name")[1] == ""
+
+
 def test_another_tenants_jobs_are_not_listed(here: Here) -> None:
     here("submit", "--name", "visible", "--tenant", "vision", "--halted", "--", "true")
     assert here("get", "visible")[0] == 3

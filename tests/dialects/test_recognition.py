@@ -53,6 +53,29 @@ def test_jobs_get_the_objects_of_their_own_namespace() -> None:
     assert second.notes == ()
 
 
+def test_what_only_a_cluster_has_a_use_for_stands_beside_a_job() -> None:
+    def one(kind: str, metadata: str) -> str:
+        return f"apiVersion: v1\nkind: {kind}\nmetadata: {metadata}\n"
+
+    documents = [
+        one("Service", "{name: names, namespace: red}"),
+        one("PersistentVolumeClaim", "{name: data}"),
+        one("ConfigMap", "{name: words}"),
+        one("Namespace", "{name: red}"),
+        "metadata: {name: a, namespace: red}\nspec: {command: x}\n",
+    ]
+    (found,) = read("---\n".join(documents))
+    kinds = [json.loads(text)["kind"] for text in found.cluster_objects_json]
+    assert kinds == ["Namespace", "PersistentVolumeClaim", "Service"], "the namespace comes first"
+    assert [json.loads(text)["kind"] for text in found.objects_json] == ["ConfigMap"]
+    assert found.notes == ()
+    assert found.local_notes == (
+        "the Namespace 'red' is left out: only a cluster has a use for it",
+        "the PersistentVolumeClaim 'data' is a directory of Gangline's home here, whatever size and class it asks for",
+        "the Service 'names' is left out: only a cluster has a use for it",
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "suggestion"), [("PytorchJob", "PyTorchJob"), ("MpiJobs", "MPIJob"), ("Deployment", None), ("job", "Job")]
 )

@@ -38,15 +38,20 @@ def test_a_new_object_never_replaces_another(desk: Desk) -> None:
 
 
 async def test_an_object_is_brought_to_where_its_jobs_run(desk: Desk) -> None:
-    document = {"kind": "ConfigMap", "data": {"a": "b"}}
-    await operations.bring_object(desk, DEFAULT_TENANT, MAPS, "words", document)
+    document = {"kind": "ConfigMap", "metadata": {"name": "words"}, "data": {"a": "b"}}
+    await operations.bring_object(desk, DEFAULT_TENANT, document)
     assert json.loads(operations.get_object(desk, DEFAULT_TENANT, MAPS, "words")) == document
     van = Van()
     far = replace(desk, object_directory=None, courier=van)
-    await operations.bring_object(far, DEFAULT_TENANT, MAPS, "words", document)
+    await operations.bring_object(far, DEFAULT_TENANT, document)
     assert van.objects == [(DEFAULT_TENANT, document)]
     with pytest.raises(PermissionDeniedError):
-        await operations.bring_object(far, Tenant("others"), MAPS, "words", document)
+        await operations.bring_object(far, Tenant("others"), document)
+
+
+async def test_a_machine_keeps_no_objects_that_only_a_cluster_has_a_use_for(desk: Desk) -> None:
+    with pytest.raises(InvalidInputError, match="a Service is not kept here"):
+        await operations.bring_object(desk, DEFAULT_TENANT, {"kind": "Service", "metadata": {"name": "names"}})
 
 
 def test_a_removed_object_is_gone(desk: Desk) -> None:

@@ -38,10 +38,11 @@ _TRAINERS = {
 }
 
 
-def print_list(jobs: Sequence[Job]) -> None:
-    """Print jobs as ``arena list`` does."""
+def print_list(jobs: Sequence[Job], *, tenants: bool) -> None:
+    """Print jobs as ``arena list`` does; ``tenants`` adds whose they are."""
     now = terminal.now()
-    print_table(LIST_HEADINGS, [_list_row(job, now) for job in jobs])
+    rows = [(*((job.spec.tenant,) if tenants else ()), *_list_row(job, now)) for job in jobs]
+    print_table((*(("NAMESPACE",) if tenants else ()), *LIST_HEADINGS), rows)
 
 
 def print_instances(job: Job) -> None:

@@ -53,10 +53,13 @@ def chosen_context(ctx: click.Context, given: str | None = None) -> str:
     return context
 
 
-def spoken(ctx: click.Context, *words: str) -> str:
-    """Write a command that the user may give next, for the same service."""
+def spoken(ctx: click.Context, *words: str, tenant: str) -> str:
+    """Write a command that the user may give next, for the same service, about something of that tenant."""
     context = (ctx.find_root().obj or {}).get("context")
-    return " ".join(("gangline", *(("--context", context) if context else ()), *words))
+    options = ["--context", context] if context else []
+    if tenant != chosen_settings(ctx).tenant:
+        options += ["--tenant", tenant]
+    return " ".join(("gangline", *options, *words))
 
 
 def _revive(settings: Settings) -> None:

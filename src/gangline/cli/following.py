@@ -46,7 +46,7 @@ def _going_on(job: Job) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         ctx = click.get_current_context()
-        follows, ends = spoken(ctx, "logs -f", job.name), spoken(ctx, "cancel", job.name)
+        follows, ends = (spoken(ctx, verb, job.name, tenant=job.spec.tenant) for verb in ("logs -f", "cancel"))
         terminal.say(f"{job.name} goes on; '{follows}' follows it, '{ends}' ends it")
         raise
 

@@ -16,8 +16,8 @@ WIDE_HEADINGS = ("NAME", "PHASE", "REPLICAS", "AGE", "ID", "QUEUE", "PRIORITY", 
 _ALIVE = frozenset({ReplicaState.RUNNING, ReplicaState.SUCCEEDED})
 
 
-def print_jobs(jobs: Sequence[Job], output: str) -> None:
-    """Print jobs as the user wants them."""
+def print_jobs(jobs: Sequence[Job], output: str, *, tenants: bool = False) -> None:
+    """Print jobs as the user wants them; ``tenants`` adds to a table whose they are."""
     if output == Output.JSON:
         click.echo(json_text(jobs))
     elif output == Output.YAML:
@@ -27,8 +27,8 @@ def print_jobs(jobs: Sequence[Job], output: str) -> None:
             click.echo(job.name)
     else:
         wide, now = output == Output.WIDE, terminal.now()
-        rows = [row(job, now, wide=wide) for job in jobs]
-        headings = WIDE_HEADINGS if wide else HEADINGS
+        rows = [(*((job.spec.tenant,) if tenants else ()), *row(job, now, wide=wide)) for job in jobs]
+        headings = (*(("TENANT",) if tenants else ()), *(WIDE_HEADINGS if wide else HEADINGS))
         for line in table.lines(headings, rows, width=None if wide else terminal.width()):
             click.echo(line)
 

@@ -22,8 +22,9 @@ from gangline.compose.sockets import listen
 from gangline.engines.kubernetes.observer import KubernetesObserver
 from gangline.errors import GanglineError, StorageError
 from gangline.kube import ForbiddenError, KubeClient, KubeError
-from gangline.model import Job, JobId
+from gangline.model import Job, JobId, JobPage
 from gangline.operations import Caller, Desk, explained
+from gangline.storage.interface import JobQuery
 from gangline.storage.kubernetes import KubernetesStore
 
 if TYPE_CHECKING:
@@ -106,6 +107,10 @@ class TenantStore(KubernetesStore):
         # Events are the controller's to write; most users may not.
         super().__init__(client, namespace=namespace, announces=False)
         self._whole = KubernetesStore(client, announces=False)
+
+    async def list(self, query: JobQuery) -> JobPage:
+        """Return one page of jobs; a query that names no tenant means those of the whole cluster."""
+        return await (super().list(query) if query.tenant is not None else self._whole.list(query))
 
     async def unfinished(self) -> AsyncIterator[Job]:
         """Return everything that waits or runs in the cluster, or in the namespace for whom may see no more."""

@@ -10,8 +10,11 @@ from gangline.dialects.value import Value, nearest
 from gangline.errors import InvalidInputError
 from gangline.model import Resources
 
-_KEPT = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
-"""What jobs of the same file may refer to."""
+_KEPT = ("ConfigMap", "Secret")
+"""What jobs of the same file may refer to, wherever they run."""
+_NAMESPACE = "Namespace"
+_CLUSTERS_OWN = (_NAMESPACE, "ServiceAccount", "PersistentVolumeClaim", "Service")
+"""What else may stand beside a job, in the order in which a cluster needs it."""
 
 
 def read(
@@ -26,16 +29,16 @@ def read(
     ``sizes`` adds the user's own T-shirt sizes; ``strict`` keeps upstream's behaviour of Kubeflow jobs.
     """
     values = [item for value in document.parse(text, file=file) for item in _items(value)]
-    kept = [value for value in values if _is_kept(value)]
+    objects = [value for value in values if _is_object(value)]
     found = [
         translation
         for value in values
-        if not _is_kept(value)
+        if not _is_object(value)
         for translation in _translations(value, sizes, strict=strict)
     ]
     if not found:
         raise InvalidInputError("the file holds no job", file=file, expected="at least one job")
-    return tuple(_with_objects(found, kept))
+    return tuple(_with_objects(found, objects))
 
 
 def read_plain(
@@ -60,28 +63,64 @@ def _items(value: Value) -> Sequence[Value]:
     return (value,)
 
 
-def _with_objects(jobs: Sequence[Translation], kept: Sequence[Value]) -> Iterator[Translation]:
+def _with_objects(jobs: Sequence[Translation], objects: Sequence[Value]) -> Iterator[Translation]:
     """Give every job the objects that it may refer to: those of its own namespace, and those that name none."""
     tenants = {job.spec.tenant for job in jobs}
     lost = tuple(
-        f"a {value.fields()['kind'].text()} is for namespace '{place}', where no job of this file is: it is not sent"
-        for value in kept
+        f"a {_kind(value)} is for namespace '{place}', where no job of this file is: it is not sent"
+        for value in objects
         if (place := _namespace(value)) is not None and place not in tenants
     )
     for number, job in enumerate(jobs):
-        mine = [value for value in kept if _namespace(value) in (None, job.spec.tenant)]
-        objects = tuple(document.compact_json(value.data) for value in mine)
-        yield replace(job, objects_json=objects, notes=(*job.notes, *(lost if number == 0 else ())))
+        mine = [value for value in objects if _namespace(value) in (None, job.spec.tenant)]
+        others = sorted((value for value in mine if _kind(value) in _CLUSTERS_OWN), key=_order)
+        yield replace(
+            job,
+            objects_json=tuple(document.compact_json(value.data) for value in mine if _kind(value) in _KEPT),
+            cluster_objects_json=tuple(document.compact_json(value.data) for value in others),
+            notes=(*job.notes, *(lost if number == 0 else ())),
+            local_notes=(*job.local_notes, *map(_local_note, others)),
+        )
+
+
+def _local_note(value: Value) -> str:
+    what = f"{_kind(value)} '{_name(value)}'"
+    if _kind(value) == "PersistentVolumeClaim":
+        return f"the {what} is a directory of Gangline's home here, whatever size and class it asks for"
+    return f"the {what} is left out: only a cluster has a use for it"
+
+
+def _kind(value: Value) -> str:
+    return value.fields()["kind"].text()
+
+
+def _order(value: Value) -> int:
+    return _CLUSTERS_OWN.index(_kind(value))
+
+
+def _metadata(value: Value) -> Mapping[str, Value]:
+    given = value.fields()
+    return given["metadata"].fields() if "metadata" in given else {}
+
+
+def _name(value: Value) -> str:
+    metadata = _metadata(value)
+    if "name" not in metadata:
+        raise value.wrong("the field is missing", expected=f"the name of the {_kind(value)}", below=".metadata.name")
+    return metadata["name"].text()
 
 
 def _namespace(value: Value) -> str | None:
-    given = value.fields()
-    metadata = given["metadata"].fields() if "metadata" in given else {}
+    """The namespace an object is for; one that is a namespace is for itself."""
+    if _kind(value) == _NAMESPACE:
+        return _name(value)
+    metadata = _metadata(value)
     return metadata["namespace"].text() if "namespace" in metadata else None
 
 
-def _is_kept(value: Value) -> bool:
-    return isinstance(value.data, Mapping) and (value.data.get("apiVersion"), value.data.get("kind")) in _KEPT
+def _is_object(value: Value) -> bool:
+    known = (*_KEPT, *_CLUSTERS_OWN)
+    return isinstance(value.data, Mapping) and value.data.get("apiVersion") == "v1" and value.data.get("kind") in known
 
 
 def _translations(value: Value, sizes: Mapping[str, Resources], *, strict: bool) -> tuple[Translation, ...]:
@@ -101,6 +140,9 @@ def _translations(value: Value, sizes: Mapping[str, Resources], *, strict: bool)
         raise top["apiVersion"].wrong(
             f"'{top['apiVersion'].data}' is not known for kind {kind}", expected=native.API_VERSION
         )
+    beside = (*_KEPT, *_CLUSTERS_OWN)
     raise top["kind"].wrong(
-        f"unknown kind '{kind}'", expected=f"one of {', '.join(known)}", suggestion=nearest(kind, known)
+        f"unknown kind '{kind}'",
+        expected=f"one of {', '.join(known)}, or beside a job {', '.join(beside)}",
+        suggestion=nearest(kind, (*known, *beside)),
     )

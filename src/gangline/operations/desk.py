@@ -44,7 +44,7 @@ class Courier(Protocol):
         ...
 
     async def send_object(self, tenant: Tenant, document: Mapping[str, object]) -> None:
-        """Send a ConfigMap or a Secret; raises ConflictError rather than change one that was not sent before."""
+        """Send an object of a job's file; raises ConflictError rather than change one that was not sent before."""
         ...
 
 

@@ -3,12 +3,15 @@
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
-from gangline.errors import NotFoundError
+from gangline.errors import NotFoundError, PermissionDeniedError, StorageError
 from gangline.model import Job, JobId, JobPage, Tenant
 from gangline.operations.desk import Desk
 from gangline.storage.interface import JobQuery
 from gangline.storage.listing import matches
 from gangline.wire import Change
+
+_SEARCHED = 100
+"""How many jobs with a name in theirs are looked at for one that has just that name."""
 
 
 async def get_job(desk: Desk, tenant: Tenant, reference: str) -> Job:
@@ -19,13 +22,28 @@ async def get_job(desk: Desk, tenant: Tenant, reference: str) -> Job:
     except NotFoundError as error:
         job = await _current(desk, JobId(reference))
         if job is None or job.spec.tenant != tenant:
-            raise error
+            raise await _with_other_tenant(desk, error, reference) from error
         return job
 
 
-async def list_jobs(desk: Desk, tenant: Tenant, query: JobQuery) -> JobPage:
-    """Return one page of the tenant's jobs, newest first."""
-    desk.caller.check(tenant)
+async def _with_other_tenant(desk: Desk, error: NotFoundError, name: str) -> NotFoundError:
+    """Say whose job of that name there is, to somebody who may act for them; a file may have named another tenant."""
+    if desk.caller.tenants is not None or error.kind != "job":
+        return error
+    try:
+        page = await desk.store.list(JobQuery(text=name, limit=_SEARCHED))
+    except StorageError:
+        return error  # on a cluster they may not look into other namespaces
+    owner = next((job.spec.tenant for job in page.jobs if job.name == name), None)
+    return error if owner is None else NotFoundError("job", name, hint=f"tenant '{owner}' has one: --tenant {owner}")
+
+
+async def list_jobs(desk: Desk, tenant: Tenant | None, query: JobQuery) -> JobPage:
+    """Return one page of the tenant's jobs, newest first; of all tenants' for None."""
+    if tenant is not None:
+        desk.caller.check(tenant)
+    elif desk.caller.tenants is not None:
+        raise PermissionDeniedError(f"{desk.caller.name} may not list the jobs of all tenants")
     return await desk.store.list(replace(query, tenant=tenant))
 
 

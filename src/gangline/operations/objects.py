@@ -23,13 +23,22 @@ class ObjectKind(StrEnum):
     SECRET = "secrets"  # noqa: S105  # the name of a kind
 
 
-async def bring_object(desk: Desk, tenant: Tenant, kind: ObjectKind, name: str, document: Mapping[str, object]) -> None:
+_KINDS = {"ConfigMap": ObjectKind.CONFIG_MAP, "Secret": ObjectKind.SECRET}
+
+
+async def bring_object(desk: Desk, tenant: Tenant, document: Mapping[str, object]) -> None:
     """Keep an object where the jobs that refer to it will run, in place of what was brought there before."""
-    if desk.courier is None:
-        put_object(desk, tenant, kind, name, json.dumps(document), new=False)
-        return
-    desk.caller.check(tenant)
-    await desk.courier.send_object(tenant, document)
+    metadata, kind = document.get("metadata"), str(document.get("kind"))
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if not isinstance(name, str):
+        raise InvalidInputError("the object has no name", field="metadata.name", expected="a name")
+    if desk.courier is not None:
+        desk.caller.check(tenant)
+        await desk.courier.send_object(tenant, document)
+    elif kind in _KINDS:
+        put_object(desk, tenant, _KINDS[kind], name, json.dumps(document), new=False)
+    else:
+        raise InvalidInputError(f"a {kind} is not kept here", field="kind", expected=" or ".join(_KINDS))
 
 
 def put_object(desk: Desk, tenant: Tenant, kind: ObjectKind, name: str, text: str, *, new: bool) -> None:

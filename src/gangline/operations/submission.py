@@ -61,7 +61,7 @@ async def _conflict(desk: Desk, job_id: JobId, spec: JobSpec, error: ConflictErr
     except NotFoundError:
         raise ConflictError(
             f"tenant '{spec.tenant}' already has a job named '{spec.name}'; "
-            f"delete it (gangline delete {spec.name}) or submit under another name (--name)"
+            f"delete it (gangline delete {spec.name} --tenant {spec.tenant}) or submit under another name (--name)"
         ) from error
     if known.spec != spec:
         raise ConflictError(f"the id '{known.id}' belongs to another job, '{known.name}'; submit with a new id")

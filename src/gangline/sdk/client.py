@@ -137,7 +137,8 @@ class Client:
     def put_object(self, document: str) -> None:
         """Keep a ConfigMap or a Secret, given as JSON, for jobs of this tenant that refer to it.
 
-        On a cluster it becomes an object of the tenant's namespace; one that somebody else made is never changed.
+        On a cluster it becomes an object of the tenant's namespace; one that somebody else made is never changed. There
+        it may also be a claim, a service, a service account, or the namespace itself.
         """
         self._exchange.call("PUT", ("tenants", self.tenant, "objects"), body=document.encode())
 
@@ -167,14 +168,16 @@ class Client:
         text: str | None = None,
         created_since: Timestamp | None = None,
         limit: int | None = 100,
+        all_tenants: bool = False,
     ) -> tuple[Job, ...]:
-        """Return jobs, newest first; ``limit`` None means all of them."""
+        """Return jobs, newest first; ``limit`` None means all of them. With ``all_tenants``, whoever's they are."""
+        path = ("jobs",) if all_tenants else self._jobs()
         found: tuple[Job, ...] = ()
         after: str | None = None
         while limit is None or len(found) < limit:
             wanted = _PAGE if limit is None else min(_PAGE, limit - len(found))
             query = _listing(queue, phases, labels, text, created_since) + query_of(limit=wanted, after=after)
-            page = self._exchange.ask(JobPage, "GET", self._jobs(), query)
+            page = self._exchange.ask(JobPage, "GET", path, query)
             found, after = found + page.jobs, page.next
             if after is None:
                 break

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from gangline.dialects.kubeflow import expand_references
-from gangline.model import Match, NodeRequirement, NodeRule, PlacementRule, Resources, Toleration
+from gangline.errors import InvalidInputError
+from gangline.model import Match, NodeRequirement, NodeRule, PlacementRule, Resources, RoleName, Toleration
 from tests.dialects.kubeflow.test_job import Builder, translate
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -62,14 +63,34 @@ def test_environment_port_and_grace_are_lifted(job: Builder, replica: Builder) -
     assert any("S is set from objects of the cluster" in note for note in translation.local_notes)
 
 
-def test_an_image_and_a_missing_command_are_worth_a_local_note(job: Builder, replica: Builder) -> None:
+@pytest.mark.parametrize(
+    ("missing", "want"),
+    [
+        pytest.param(("command", "args"), "has no command", id="an image alone"),
+        pytest.param(("command",), "has arguments and no command", id="arguments for an unknown entry point"),
+    ],
+)
+def test_what_an_image_would_run_is_not_known_on_one_machine(
+    job: Builder, replica: Builder, missing: tuple[str, ...], want: str
+) -> None:
     worker = replica()
-    del worker["template"]["spec"]["containers"][0]["command"]
-    del worker["template"]["spec"]["containers"][0]["args"]
+    for name in missing:
+        del worker["template"]["spec"]["containers"][0][name]
     translation = translate(job("TFJob", {"Worker": worker}))
     assert translation.spec.roles[0].command == ()
     assert "acme/train:1 is ignored" in translation.local_notes[0]
-    assert "no command" in translation.local_notes[1]
+    with pytest.raises(InvalidInputError, match=want) as refusal:
+        translation.on_one_machine()
+    assert refusal.value.field == "spec.tfReplicaSpecs.Worker.template.spec.containers"
+
+
+def test_a_worker_that_waits_for_an_mpi_launcher_needs_no_command_on_one_machine(
+    job: Builder, replica: Builder
+) -> None:
+    worker = replica()
+    del worker["template"]["spec"]["containers"][0]["command"]
+    translation = translate(job("MPIJob", {"Launcher": replica(), "Worker": worker}))
+    assert translation.on_one_machine().role(RoleName("worker")).command
 
 
 def test_selectors_and_tolerations_that_all_share_guide_the_scheduler(job: Builder, replica: Builder) -> None:

@@ -6,7 +6,6 @@ from gangline.api.kubernetes.plain import Plain
 from gangline.dialects import Translation, read_plain
 from gangline.dialects.kubeflow import GROUP, Kind
 from gangline.errors import InvalidInputError
-from gangline.model import RoleSpec
 
 _SERVER_FIELDS = (
     "creationTimestamp",
@@ -37,16 +36,4 @@ def translate(document: Plain, kind: Kind, version: str) -> Translation:
             field="spec.runPolicy.managedBy",
             expected="a job without it",
         )
-    for role in translation.spec.roles:
-        _check_runnable(role, kind)
     return replace(translation, spec=translation.on_one_machine())
-
-
-def _check_runnable(role: RoleSpec, kind: Kind) -> None:
-    if not role.command:
-        raise InvalidInputError(
-            f"the container has no command, and the entry point of its image ({role.image}) is not known: "
-            "this machine runs commands, not images",
-            field=f"spec.{kind.replicas_field}.{kind.type_of(role.name)}.template.spec.containers",
-            expected="a command",
-        )

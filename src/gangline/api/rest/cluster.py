@@ -8,7 +8,6 @@ from gangline import __version__, operations
 from gangline.api.rest.answers import json_answer
 from gangline.api.rest.context import body_of, desk_of, tenant_of
 from gangline.api.rest.parameters import Parameters
-from gangline.errors import InvalidInputError
 
 CODE_LIMIT_BYTES: web.AppKey[int] = web.AppKey("code_limit_bytes", int)
 _CHUNK_BYTES = 1 << 20
@@ -48,15 +47,10 @@ async def put_code(request: web.Request) -> web.Response:
 
 
 async def put_object(request: web.Request) -> web.Response:
-    """Keep a ConfigMap or a Secret for jobs that refer to it, in place of one that was kept before."""
+    """Bring an object to where the jobs that refer to it will run, in place of one that was brought before."""
     Parameters(request, ())
     found = await body_of(request, dict[str, object])
-    metadata = found.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    kinds = {"ConfigMap": operations.ObjectKind.CONFIG_MAP, "Secret": operations.ObjectKind.SECRET}
-    if found.get("kind") not in kinds or not isinstance(name, str):
-        raise InvalidInputError("this is no object to keep", field="kind", expected="a named ConfigMap or Secret")
-    await operations.bring_object(desk_of(request), tenant_of(request), kinds[str(found["kind"])], name, found)
+    await operations.bring_object(desk_of(request), tenant_of(request), found)
     return web.Response(status=HTTPStatus.NO_CONTENT)
 
 

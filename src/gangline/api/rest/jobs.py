@@ -57,7 +57,22 @@ def _for_tenant(job: Translation, tenant: Tenant) -> Translation:
 
 async def listing(request: web.Request) -> web.StreamResponse:
     """List a page of jobs, or stream them and every change to come."""
-    parameters = Parameters(request, _LIST)
+    query, watch = _query_of(request, _LIST)
+    desk, tenant = desk_of(request), tenant_of(request)
+    if watch:
+        return await stream_answer(request, operations.watch_jobs(desk, tenant, query))
+    return json_answer(await operations.list_jobs(desk, tenant, query))
+
+
+async def listing_of_all_tenants(request: web.Request) -> web.Response:
+    """List a page of jobs, whoever's they are."""
+    query, _ = _query_of(request, tuple(name for name in _LIST if name != "watch"))
+    return json_answer(await operations.list_jobs(desk_of(request), None, query))
+
+
+def _query_of(request: web.Request, known: tuple[str, ...]) -> tuple[JobQuery, bool]:
+    """Read which jobs are meant, and whether they are to be watched."""
+    parameters = Parameters(request, known)
     queue = parameters.text("queue")
     query = JobQuery(
         queue=None if queue is None else QueueName(queue),
@@ -69,10 +84,7 @@ async def listing(request: web.Request) -> web.StreamResponse:
         limit=parameters.number("limit", least=1, most=_MOST_PER_PAGE) or 100,
         after=parameters.text("after"),
     )
-    desk, tenant = desk_of(request), tenant_of(request)
-    if parameters.truth("watch"):
-        return await stream_answer(request, operations.watch_jobs(desk, tenant, query))
-    return json_answer(await operations.list_jobs(desk, tenant, query))
+    return query, parameters.truth("watch")
 
 
 async def unfinished(request: web.Request) -> web.Response:
@@ -136,6 +148,7 @@ def routes() -> list[web.RouteDef]:
     return [
         web.post(jobs, submit),
         web.get(jobs, listing),
+        web.get("/v1/jobs", listing_of_all_tenants),
         web.get("/v1/unfinished", unfinished),
         web.post("/v1/tenants/{tenant}/prune", prune),
         web.get(one, get),

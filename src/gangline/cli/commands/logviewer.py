@@ -14,12 +14,9 @@ from gangline.cli.options import job_argument, tenant_option
 def command(ctx: click.Context, job: str, tenant: str | None) -> None:
     """Show where the output of each replica can be seen."""
     found = connect(ctx, tenant=tenant).get(job)
+    seen_with = spoken(ctx, "logs -f", found.name, tenant=found.spec.tenant)
     rows = [
-        (
-            str(status.id),
-            status.state.value,
-            spoken(ctx, "logs -f", found.name, f"--role {status.id.role} --index {status.id.index}"),
-        )
+        (str(status.id), status.state.value, f"{seen_with} --role {status.id.role} --index {status.id.index}")
         for status in found.replicas
     ]
-    print_table(("REPLICA", "STATE", "SEE IT WITH"), rows or [("all", "waiting", spoken(ctx, "logs -f", found.name))])
+    print_table(("REPLICA", "STATE", "SEE IT WITH"), rows or [("all", "waiting", seen_with)])

@@ -157,7 +157,7 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
         raise click.UsageError(f"--follow takes one job, and there are {len(jobs)}", ctx)
     clients = [connect(ctx, tenant=job.spec.tenant) for job in jobs]
     for client, job in zip(clients, jobs, strict=True):
-        for document in job.objects_json:
+        for document in (*(job.cluster_objects_json if settings.context else ()), *job.objects_json):
             client.put_object(document)
     submitted: list[Job] = []
     try:
@@ -174,7 +174,8 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
     if how.waiting:
         codes = [finish(client, job) for client, job in zip(clients, submitted, strict=True)]
         return next((code for code in codes if code), 0)
-    terminal.say(f"follow it with: {spoken(ctx, 'logs -f', submitted[0].name)}")
+    first = submitted[0]
+    terminal.say(f"follow it with: {spoken(ctx, 'logs -f', first.name, tenant=first.spec.tenant)}")
     return 0
 
 

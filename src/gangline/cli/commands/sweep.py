@@ -82,7 +82,7 @@ def command(
         return follow_sweep(client, submitted.name)
     if waiting:
         return finish_sweep(client.sweeps.wait(submitted.name))
-    terminal.say(f"follow it with: {spoken(ctx, 'sweep get -w', submitted.name)}")
+    terminal.say(f"follow it with: {spoken(ctx, 'sweep get -w', submitted.name, tenant=spec.tenant)}")
     return 0
 
 

@@ -15,6 +15,7 @@ from gangline.dialects.kubeflow.replicas import Replica, read_replicas, role_of
 from gangline.dialects.kubeflow.run_policy import OLD_SPEC_FIELDS, priority_of, read_run_policy
 from gangline.dialects.translation import CleanPods, Translation
 from gangline.dialects.value import Value
+from gangline.errors import InvalidInputError
 from gangline.model import (
     DEFAULT_TENANT,
     Clean,
@@ -64,6 +65,7 @@ def job_from_value(value: Value, *, strict: bool = False) -> Translation:
         spec=spec,
         notes=(*notes_on(parts), *priority_notes),
         local_notes=local_notes_on(parts),
+        local_refusal=_local_refusal(parts, spec),
         suspended=parts.run.suspended,
         clean_pods=parts.run.clean_pods,
         managed_by=parts.run.managed_by,
@@ -171,6 +173,14 @@ def _roles(parts: Parts) -> tuple[RoleSpec, ...]:
         )
         roles.append(role if alike else replace(role, placement=replica.template.nodes))
     return tuple(roles)
+
+
+def _local_refusal(parts: Parts, spec: JobSpec) -> InvalidInputError | None:
+    """Why the job cannot run without containers. Workers that only wait for an MPI launcher need no command there."""
+    for replica, role in zip(parts.present, spec.roles, strict=True):
+        if not role.command:
+            return replica.template.local_refusal
+    return None
 
 
 def _spare(parts: Parts) -> int:

@@ -15,6 +15,7 @@ from gangline.dialects.native.amounts import GPU_NAMES
 from gangline.dialects.native.placement import read_requirement, read_toleration
 from gangline.dialects.native.role import check_variable
 from gangline.dialects.value import Value
+from gangline.errors import InvalidInputError
 from gangline.model import NodeRequirement, NodeRule, NodeTerm, Resources, Toleration
 from gangline.model.placement import NODE_NAME
 
@@ -44,6 +45,8 @@ class PodTemplate:
     grace_seconds: int | None = None
     notes: tuple[str, ...] = ()
     local_notes: tuple[str, ...] = ()
+    local_refusal: InvalidInputError | None = None
+    """Why an engine without containers cannot run the training container."""
 
 
 def read_template(where: Value, replica: Mapping[str, Value], kind: Kind, main: str | None) -> PodTemplate:
@@ -54,7 +57,7 @@ def read_template(where: Value, replica: Mapping[str, Value], kind: Kind, main: 
     return PodTemplate(
         json=compact_json(replica["template"].data),
         image=container["image"].text() if "image" in container else None,
-        command=_words(container, "command") + _words(container, "args"),
+        command=_command(container),
         env=_environment(container),
         port=_port(container, kind),
         resources=_resources(pod, containers),
@@ -65,6 +68,7 @@ def read_template(where: Value, replica: Mapping[str, Value], kind: Kind, main: 
         grace_seconds=_grace(pod),
         notes=_notes(where, pod),
         local_notes=tuple(_local_notes(where, pod, container)),
+        local_refusal=_local_refusal(where, container),
     )
 
 
@@ -109,6 +113,25 @@ def _training_container(containers: list[dict[str, Value]], name: str | None) ->
     return next(
         (container for container in containers if "name" in container and container["name"].data == name),
         containers[0],
+    )
+
+
+def _command(container: Mapping[str, Value]) -> tuple[str, ...]:
+    """The whole command line; none where it begins with the entry point of an image, which nobody here knows."""
+    command, arguments = _words(container, "command"), _words(container, "args")
+    return command + arguments if command else ()
+
+
+def _local_refusal(where: Value, container: Mapping[str, Value]) -> InvalidInputError | None:
+    if _words(container, "command"):
+        return None
+    has = "arguments and no command" if _words(container, "args") else "no command"
+    image = container["image"].text()
+    return where.wrong(
+        f"the container has {has}, and the entry point of its image ({image}) is not known: "
+        "this machine runs commands, not images",
+        expected="a command",
+        below=".template.spec.containers",
     )
 
 
@@ -245,8 +268,6 @@ def _local_notes(where: Value, pod: Mapping[str, Value], container: Mapping[str,
         notes.append(
             f"{where.path}: {', '.join(unresolved)} is set from objects of the cluster, as far as they are here"
         )
-    if "command" not in container and "args" not in container:
-        notes.append(f"{where.path}: the container has no command; its image's entry point is not known here")
     if "volumeMounts" in container:
         notes.append(
             f"{where.path}: mount paths are found in commands and variables only; volumes are directories here"

@@ -89,7 +89,7 @@ class KubernetesObserver:
         await self._engine().send_code(job_id, spec)
 
     async def send_object(self, tenant: Tenant, document: Mapping[str, object]) -> None:
-        """Send a ConfigMap or a Secret that a job refers to into the tenant's namespace."""
+        """Send an object of a job's file into the tenant's namespace."""
         from gangline.engines.kubernetes.submitted_objects import send_object
 
         await send_object(self._client, tenant, document)
