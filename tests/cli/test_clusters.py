@@ -32,7 +32,7 @@ def with_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here) ->
         pytest.param(
             ("--context", "here", "--server", "unix:/x", "list"), 2, "two different services", id="two services"
         ),
-        pytest.param(("--context", "here", "attach", "x"), 4, "kubectl --context here exec", id="attach"),
+        pytest.param(("--context", "here", "attach", "x"), 6, "context 'here' does not answer", id="attach"),
         pytest.param(("--context", "here", "install"), 6, "kubectl --context here version", id="install"),
         pytest.param(("install", "--context", "there"), 2, "no context 'there'", id="install elsewhere"),
         pytest.param(("serve", "--listen", "nowhere"), 2, "'nowhere' is no address", id="serve nowhere"),
@@ -60,6 +60,15 @@ def test_a_job_for_a_context_belongs_to_its_namespace(with_context: Here) -> Non
     job = yaml.safe_load(out)
     assert job["metadata"]["tenant"] == "vision"
     assert "env" not in job["spec"]
+
+
+def test_the_doctor_looks_at_the_cluster_of_a_context(with_context: Here) -> None:
+    code, out, _ = with_context("--context", "here", "doctor")
+    assert code == 1
+    assert "ok    context: here: https://127.0.0.1:1, namespace vision" in out
+    assert "FAIL  cluster: the cluster of context 'here' does not answer at https://127.0.0.1:1" in out
+    assert "cgroups" not in out
+    assert "FAIL  context: --context: the configuration has no context" in with_context("--context", "no", "doctor")[1]
 
 
 def test_install_prints_what_it_would_apply(with_context: Here) -> None:

@@ -76,6 +76,53 @@ async def test_command_that_did_not_run_is_an_error(
         await client.execute("p", ["x"])
 
 
+class Typist:
+    """Somebody who types these words at a terminal of this size."""
+
+    def __init__(self, *typed: bytes) -> None:
+        self._typed = [*typed, b""]
+        self._sizes = [(80, 24)]
+        self.shown: list[tuple[bytes, bool]] = []
+
+    async def read(self) -> bytes:
+        return self._typed.pop(0)
+
+    def write(self, data: bytes, *, error: bool) -> None:
+        self.shown.append((data, error))
+
+    async def size(self) -> tuple[int, int]:
+        if not self._sizes:
+            await asyncio.Event().wait()
+        return self._sizes.pop()
+
+
+async def test_a_person_and_a_command_speak_with_each_other(script: ScriptedServer, client: KubeClient) -> None:
+    command(script, b"\x02oops", status=exited(7))
+    typist = Typist(b"hel", b"lo")
+    assert await client.interact("p", ["cat"], typist, container="c", terminal=False) == 7
+    assert typist.shown == [(b"HELLO", False), (b"oops", True)]
+    assert "tty" not in script.requests[0].query
+
+
+async def test_a_terminal_has_a_size_and_one_stream(script: ScriptedServer, client: KubeClient) -> None:
+    received = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse(protocols=["v5.channel.k8s.io"])
+        await socket.prepare(request)
+        while len(received) < 3:
+            received.append(await socket.receive_bytes())
+        await socket.send_bytes(b"\x03" + json.dumps(SUCCESS).encode())
+        await socket.close()
+        return socket
+
+    script.handle("GET", EXEC, handle)
+    assert await client.interact("p", ["sh"], Typist(b"exit\n"), terminal=True) == 0
+    assert sorted(received) == [b"\x00exit\n", b'\x04{"Width":80,"Height":24}', b"\xff\x00"]
+    query = script.requests[0].query
+    assert (query["tty"], query["stdin"], "stderr" in query) == ("true", "true", False)
+
+
 async def _echo(request: web.Request) -> web.StreamResponse:
     socket = web.WebSocketResponse(protocols=["v4.channel.k8s.io"])
     await socket.prepare(request)

@@ -1,4 +1,4 @@
-"""What ``gangline doctor`` looks at: one small function per question, each with what to do about a bad answer."""
+"""What ``gangline doctor`` looks at here: one small function per question, each with what to do about a bad answer."""
 
 import os
 import platform
@@ -8,12 +8,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from gangline import __version__
 from gangline.cli import terminal, words
+from gangline.compose.findings import Finding, Health
 from gangline.errors import GanglineError
 from gangline.sdk import Client
 from gangline.sdk.background import address_of, running_process
@@ -23,25 +22,6 @@ _LEAST_DISK_MIB = 1024
 _MOST_SKEW_SECONDS = 2.0
 _LEAST_PYTHON = (3, 11)
 _GPU_SECONDS = 10
-
-
-class Health(StrEnum):
-    """How bad it is."""
-
-    GOOD = "good"
-    LIMITED = "limited"
-    """Gangline works, with less than it could do."""
-    BAD = "bad"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What one check found, and how to put it right."""
-
-    subject: str
-    health: Health
-    found: str
-    fix: str = ""
 
 
 def _good(subject: str, found: str) -> Finding:

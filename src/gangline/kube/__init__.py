@@ -58,7 +58,7 @@ from gangline.kube.resources import (
     VOLUME_CLAIMS,
     Resource,
 )
-from gangline.kube.streams import ExecResult
+from gangline.kube.streams import Console, ExecResult
 from gangline.kube.transport import Backoff
 from gangline.kube.watching import Applied, Change, Deleted, Synced
 
@@ -86,6 +86,7 @@ __all__ = [
     "Condition",
     "ConfigMap",
     "ConflictError",
+    "Console",
     "CredentialError",
     "Deleted",
     "Event",

@@ -279,6 +279,28 @@ class KubeClient:
         async with self._transport.websocket(request, protocols=streams.EXEC_PROTOCOLS) as socket:
             return await streams.run_command(socket, stdin=stdin)
 
+    async def interact(
+        self,
+        pod: str,
+        command: Sequence[str],
+        console: streams.Console,
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        terminal: bool,
+    ) -> int:
+        """Run a command inside a container for somebody at a console, on a terminal or not; return its exit code."""
+        request = requests.execute(
+            pod,
+            tuple(command),
+            namespace=namespace or self.namespace,
+            container=container,
+            stdin=True,
+            tty=terminal,
+        )
+        async with self._transport.websocket(request, protocols=streams.EXEC_PROTOCOLS) as socket:
+            return await streams.converse(socket, console, terminal=terminal)
+
     @asynccontextmanager
     async def port_forward(
         self, pod: str, port: int, *, namespace: str | None = None, host: str = "127.0.0.1", local_port: int = 0

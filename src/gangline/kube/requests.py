@@ -262,11 +262,17 @@ def logs(
 
 
 def execute(
-    name: str, command: tuple[str, ...], *, namespace: str | None, container: str | None, stdin: bool
+    name: str,
+    command: tuple[str, ...],
+    *,
+    namespace: str | None,
+    container: str | None,
+    stdin: bool,
+    tty: bool = False,
 ) -> Request:
-    """Run a command inside a container; sent as a web socket."""
+    """Run a command inside a container; sent as a web socket. A terminal has one stream for all that is written."""
     query = tuple(("command", word) for word in command)
-    query += _query(container=container, stdin=stdin, stdout=True, stderr=True)
+    query += _query(container=container, stdin=stdin, stdout=True, stderr=not tty, tty=tty)
     return Request(method="GET", path=PODS.path(namespace=namespace, name=name, subresource="exec"), query=query)
 
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import aiohttp
 import msgspec
@@ -20,7 +21,7 @@ WebSocket = aiohttp.ClientWebSocketResponse[bool]
 EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 PORT_FORWARD_PROTOCOLS = ("v4.channel.k8s.io",)
 
-_STDIN, _STDOUT, _STDERR, _RESULT = range(4)
+_STDIN, _STDOUT, _STDERR, _RESULT, _RESIZE = range(5)
 _CLOSE = 255
 _CHUNK = 32 * 1024
 _log = logging.getLogger(__name__)
@@ -33,6 +34,22 @@ class ExecResult:
     exit_code: int
     stdout: bytes
     stderr: bytes
+
+
+class Console(Protocol):
+    """A person's side of a command that runs elsewhere."""
+
+    async def read(self) -> bytes:
+        """Return what was typed next; nothing at the end of the input."""
+        ...
+
+    def write(self, data: bytes, *, error: bool) -> None:
+        """Show what the command wrote."""
+        ...
+
+    async def size(self) -> tuple[int, int]:
+        """Return the width and height of the terminal: at first as it is, then after each change."""
+        ...
 
 
 class _Cause(msgspec.Struct):
@@ -65,6 +82,43 @@ async def run_command(socket: WebSocket, *, stdin: bytes | None) -> ExecResult:
         stdout=b"".join(written[_STDOUT]),
         stderr=b"".join(written[_STDERR]),
     )
+
+
+async def converse(socket: WebSocket, console: Console, *, terminal: bool) -> int:
+    """Carry what is typed to a command and what it writes back, as it comes; return its exit code."""
+    helpers = [asyncio.create_task(_type(socket, console))]
+    if terminal:
+        helpers.append(asyncio.create_task(_resize(socket, console)))
+    result = b""
+    try:
+        async for message in socket:
+            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                continue
+            channel, data = message.data[0], message.data[1:]
+            if channel in (_STDOUT, _STDERR) and data:
+                console.write(data, error=channel == _STDERR)
+            elif channel == _RESULT:
+                result += data
+    finally:
+        for helper in helpers:
+            helper.cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
+    if not result:
+        raise StreamError("the connection was cut before the command ended")
+    return _exit_code(result)
+
+
+async def _type(socket: WebSocket, console: Console) -> None:
+    while typed := await console.read():
+        await socket.send_bytes(bytes([_STDIN]) + typed)
+    if socket.protocol == EXEC_PROTOCOLS[0]:  # an older server has no word for the end of the input
+        await socket.send_bytes(bytes([_CLOSE, _STDIN]))
+
+
+async def _resize(socket: WebSocket, console: Console) -> None:
+    while True:
+        width, height = await console.size()
+        await socket.send_bytes(bytes([_RESIZE]) + msgspec.json.encode({"Width": width, "Height": height}))
 
 
 async def _feed(socket: WebSocket, stdin: bytes) -> None:

@@ -11,7 +11,7 @@ from gangline.engines.kubernetes.foreign.records import FOREIGN
 from gangline.engines.kubernetes.observer import KubernetesObserver
 from gangline.errors import PermissionDeniedError
 from gangline.kube import ForbiddenError
-from gangline.model import Job, Tenant
+from gangline.model import GangId, Job, JobId, ReplicaId, Tenant
 from gangline.testing.builders import FakeClock, make_role, make_running_job, make_spec
 from tests.engines.kubernetes.fake_cluster import FakeCluster
 
@@ -92,3 +92,32 @@ async def test_who_may_not_read_the_cluster_is_told_so(cluster: FakeCluster, mon
     monkeypatch.setattr(cluster, "list", refuse)
     with pytest.raises(PermissionDeniedError, match="nodes and pods of the whole cluster"):
         await observer(cluster).nodes()
+
+
+def replica_pod(name: str, role: str = "worker", *, attempt: int = 1, phase: str = "Running") -> dict[str, Any]:
+    labels = {
+        "gangline.dev/controller": "gangline",
+        "gangline.dev/part": "replica",
+        "gangline.dev/job-id": "job-1",
+        "gangline.dev/attempt": str(attempt),
+        "gangline.dev/role": role,
+        "gangline.dev/index": "0",
+        "gangline.dev/incarnation": "0",
+    }
+    body = pod(name)
+    return {**body, "metadata": {**body["metadata"], "labels": labels}, "status": {"phase": phase}}
+
+
+async def test_a_drill_takes_away_the_pod_in_which_the_replica_runs_now(cluster: FakeCluster) -> None:
+    pods = [
+        replica_pod("earlier", attempt=1),
+        replica_pod("ended", attempt=2, phase="Failed"),
+        replica_pod("other", "ps", attempt=2),
+        replica_pod("meant", attempt=2),
+    ]
+    for body in pods:
+        cluster.objects["pods", body["metadata"]["name"]] = body
+    worker = ReplicaId.parse("worker-0")
+    assert await observer(cluster).kill(GangId(JobId("job-1"), 2), worker)
+    assert set(cluster.names("pods")) == {"one", "two", "theirs", "earlier", "ended", "other"}
+    assert not await observer(cluster).kill(GangId(JobId("job-1"), 2), worker), "nothing of it runs any more"

@@ -131,6 +131,42 @@ async def test_shipped_code_runs_and_its_output_outlives_its_pods(
     assert "no jobs" in await red("list")
 
 
+async def test_a_replica_can_be_entered_and_killed_and_survives_the_drill(
+    red: CommandLine, kubernetes_cluster: ClusterUnderTest, tenants: tuple[str, str], tmp_path: Path
+) -> None:
+    await red(
+        *("submit", "--image", BUSYBOX, "--name", "busy", "--workers", "2", *SMALL, "-e", "WORD=inside"),
+        *("--", "sh", "-c", OBEDIENT),
+    )
+    await red("wait", "busy", "--for", "PROCESSING")
+    assert "inside worker 1" in await red(
+        "attach", "busy", "-i", "worker-1", "--", "sh", "-c", "echo $WORD $GANGLINE_ROLE $GANGLINE_INDEX"
+    )
+    assert "ls: /nowhere" in await red("attach", "busy", "--", "ls", "/nowhere", want_code=1)
+    stranger = CommandLine(kubernetes_cluster, tmp_path, user="stranger", namespace=tenants[0])
+    assert "cannot get" in await stranger("attach", "busy", "--", "true", want_code=5)
+    assert "killed worker-" in await red("chaos", "busy", "--kill", "worker=1s", "--for", "1s")
+    await red.until(lambda text: "AllReplicasStarted" in text and "2/2" in text, "get", "busy")
+    listed = (await red("--tenant", "default", "list", "-A")).splitlines()
+    assert [tenants[0], "busy"] in [line.split()[:2] for line in listed]
+    assert "cannot list" in await stranger("list", "-A", want_code=5)
+    await red("delete", "busy")
+
+
+async def test_the_doctor_knows_a_cluster_and_what_its_user_may_do(
+    red: CommandLine, kubernetes_cluster: ClusterUnderTest, tenants: tuple[str, str], tmp_path: Path
+) -> None:
+    said = await red("doctor")
+    for line in ("controller: 2 of 2 replicas ready", "leader: gangline-controller", "rights: all that commands need"):
+        assert f"ok    {line}" in said
+    stranger = CommandLine(kubernetes_cluster, tmp_path, user="stranger", namespace=tenants[0])
+    said = await stranger("doctor", want_code=1)
+    assert "ok    user: stranger" in said
+    assert "note  controller: you may not look" in said
+    assert "FAIL  rights: in namespace" in said
+    assert "attach (create pods/exec)" in said
+
+
 async def test_why_a_job_waits_is_in_its_status_for_whoever_may_read_it(red: CommandLine) -> None:
     await red("submit", "--image", BUSYBOX, "--name", "vast", "--cpu", "500", "--memory", "32Mi", "--", "true")
     said = await red.until(lambda text: "would not fit" in text, "explain", "vast", "--no-forecast")

@@ -1,15 +1,17 @@
 """``gangline attach``."""
 
+import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from gangline.cli.connection import chosen_settings, connect
 from gangline.cli.instances import replica_named
 from gangline.cli.options import job_argument, tenant_option
-from gangline.errors import ConflictError, InvalidInputError, NotFoundError
+from gangline.errors import InvalidInputError, NotFoundError
 from gangline.model import Job, ReplicaId
 
 _PROCESSES = Path("/proc")
@@ -23,16 +25,27 @@ _PROCESSES = Path("/proc")
 )
 @tenant_option
 @click.pass_context
-def command(ctx: click.Context, job: str, words: tuple[str, ...], instance: str | None, tenant: str | None) -> None:
+def command(ctx: click.Context, job: str, words: tuple[str, ...], instance: str | None, tenant: str | None) -> int:
     """Run a command, or a shell, where a replica runs: with its environment and in its directory."""
-    if context := chosen_settings(ctx).context:
-        raise ConflictError(
-            f"the replicas of context '{context}' run elsewhere; "
-            f"use: kubectl --context {context} exec -it POD -- sh (kubectl get pods -l gangline.dev/job={job})"
-        )
     found = connect(ctx, tenant=tenant).get(job)
     replica = replica_named(found, instance) if instance else ReplicaId(found.spec.lead_role, 0)
-    process = _process_of(found, replica)
+    if context := chosen_settings(ctx).context:
+        return asyncio.run(_attach_to_pod(context, found, replica, words))
+    return _become(_process_of(found, replica), words)
+
+
+async def _attach_to_pod(context: str, job: Job, replica: ReplicaId, words: tuple[str, ...]) -> int:
+    # Only a cluster needs them.
+    from gangline.cli.console import StandardConsole, every_key
+    from gangline.compose.attaching import attach
+
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    with every_key(terminal=terminal):
+        return await attach(context, job, replica, words, StandardConsole(), terminal=terminal)
+
+
+def _become(process: Path, words: tuple[str, ...]) -> NoReturn:
+    """Run a command or a shell in place of this program, with the environment and in the directory of a process."""
     environment = _environment(process)
     program = list(words) or [os.environ.get("SHELL") or "sh"]
     os.chdir(process / "cwd")

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangline.engines.interface import Engine, EngineEvent, LogQuery
+from gangline.engines.interface import Engine, EngineEvent, LogQuery, Saboteur
 from gangline.errors import EngineError, GanglineError, PermissionDeniedError
-from gangline.kube import NODES, PODS, ForbiddenError, KubeClient, KubeError, Pod
+from gangline.kube import NODES, PODS, ConflictError, ForbiddenError, KubeClient, KubeError, NotFoundError, Pod
 from gangline.kube import Node as KubeNode
-from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, LogLine, Node, Tenant, Usage
+from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, LogLine, Node, ReplicaId, Tenant, Usage
 
 if TYPE_CHECKING:
     # Each brings much with it that a command which only lists jobs need not wait for.
@@ -94,6 +94,20 @@ class KubernetesObserver:
 
         await send_object(self._client, tenant, document)
 
+    async def kill(self, gang_id: GangId, replica: ReplicaId) -> bool:
+        """Take a running replica's pod away, with no grace; see Saboteur."""
+        pod = await running_pod(self._client, gang_id, replica, namespace=self._namespace)
+        if pod is None:
+            return False
+        metadata = pod.metadata
+        try:
+            await self._client.delete(
+                PODS, metadata.name, namespace=metadata.namespace, uid=metadata.uid, grace_seconds=0
+            )
+        except (NotFoundError, ConflictError):
+            return False  # it has just ended, or another has its name
+        return True
+
     async def close(self) -> None:
         """Let go of what this process holds."""
         if self._made is not None:
@@ -138,6 +152,18 @@ class KubernetesObserver:
     async def _cluster(self) -> tuple[Sequence[KubeNode], Sequence[Pod]]:
         nodes, pods = await asyncio.gather(self._client.list(NODES), self._client.list(PODS))
         return nodes.items or (), pods.items or ()
+
+
+async def running_pod(client: KubeClient, gang_id: GangId, replica: ReplicaId, *, namespace: str) -> Pod | None:
+    """Find the pod in which a replica of an attempt runs now."""
+    from gangline.engines.kubernetes import names
+
+    labels = names.gang_labels(_CONTROLLER, gang_id)
+    labels |= {names.PART: names.Part.REPLICA, names.ROLE: replica.role, names.INDEX: str(replica.index)}
+    for pod in (await client.list(PODS, namespace=namespace, labels=labels)).items or ():
+        if pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None:
+            return pod
+    return None
 
 
 def _describe(nodes: Iterable[KubeNode], pods: Iterable[Pod], jobs: Collection[Job]) -> Sequence[Node]:
@@ -186,3 +212,4 @@ def _ignore(*_: object) -> None:
 
 
 _conforms: type[Engine] = KubernetesObserver
+_sabotages: type[Saboteur] = KubernetesObserver

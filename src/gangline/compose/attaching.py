@@ -1,0 +1,34 @@
+"""Where a replica runs in a cluster, for somebody who wants to look around in it, with their own rights."""
+
+from collections.abc import Sequence
+
+from gangline.compose.contexts import access_of, client_of, refusal_of
+from gangline.engines.kubernetes.observer import running_pod
+from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER
+from gangline.errors import NotFoundError
+from gangline.kube import Console, KubeError
+from gangline.model import Job, ReplicaId
+
+SHELL = ("sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi")
+"""What is run for somebody who names no command: the best shell that the image has."""
+
+
+async def attach(
+    context: str, job: Job, replica: ReplicaId, command: Sequence[str], console: Console, *, terminal: bool
+) -> int:
+    """Run a command, or a shell, in the container in which a replica trains; return its exit code."""
+    async with client_of(access_of(context)) as client:
+        try:
+            pod = await running_pod(client, job.gang_id, replica, namespace=job.spec.tenant)
+            if pod is None:
+                raise NotFoundError("running replica", str(replica), hint=f"job '{job.name}' has none now")
+            return await client.interact(
+                pod.metadata.name,
+                command or SHELL,
+                console,
+                namespace=pod.metadata.namespace,
+                container=pod.metadata.annotations.get(DEFAULT_CONTAINER),
+                terminal=terminal,
+            )
+        except KubeError as error:
+            raise refusal_of(error, context=context) from error
