@@ -215,6 +215,9 @@ def test_results_are_stored_before_the_job_is_complete() -> None:
     outcome = advance(job, exited(job, worker(), 0))
     assert outcome.job.phase is P.STORING
     assert [type(order) for order in outcome.instructions] == [FinishGang]
+    note = "not copied: pipe (a pipe)"
+    done = step(outcome.job, e.OutputsStored(job_id=job.id, at=Timestamp(START + 9), attempt=job.attempt, note=note))
+    assert (done.phase, done.message) == (P.COMPLETED, note)
 
 
 def test_a_failing_gang_is_retried_with_growing_pauses_until_its_budget_is_spent() -> None:

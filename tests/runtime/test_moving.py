@@ -3,6 +3,8 @@
 import gzip
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -12,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from gangline.engines.kubernetes.staging import Stock, moves_to_data
 from gangline.runtime import moving
+from gangline.testing.builders import make_spec
 
 
 def write_parts(folder: Path, files: dict[str, str], size: int = 40) -> None:
@@ -30,10 +34,14 @@ def write_parts(folder: Path, files: dict[str, str], size: int = 40) -> None:
 
 
 def run(kind: str, order: dict[str, Any], folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Run the file by itself, as an image without Gangline would."""
-    file = folder / "moves.json"
+    """Run what travels to a cluster by itself, as an image without Gangline would."""
+    there = folder / "moves"
+    there.mkdir(exist_ok=True)
+    for name, text in moves_to_data(make_spec(), "job-1", Stock()).items():
+        (there / name).write_text(text)
+    file = there / "moves.json"
     file.write_text(json.dumps(order))
-    command = [sys.executable, "-I", "-S", moving.__file__, kind, str(file)]
+    command = [sys.executable, "-I", "-S", str(there / "moving.py"), kind, str(file)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
 
 
@@ -110,3 +118,20 @@ def test_results_are_stored_once_the_word_is_given(tmp_path: Path) -> None:
     assert ended.wait(20)
     waiting.join()
     assert (tmp_path / "kept" / "model").exists()
+
+
+def test_a_pod_tells_its_kubelet_what_was_left_out_of_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results").mkdir()
+    os.mkfifo(tmp_path / "results" / "pipe")
+    (tmp_path / "word").write_text("store")
+    outputs = [{"from": str(tmp_path / "results"), "to": str(tmp_path / "kept")}]
+    (tmp_path / "moves.json").write_text(json.dumps({"outputs": outputs, "word": f"{tmp_path}/word", "go": "store"}))
+    monkeypatch.setattr(sys, "argv", ["moving.py", "outputs", f"{tmp_path}/moves.json"])
+    monkeypatch.setattr(moving, "TERMINATION_LOG", f"{tmp_path}/told")
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    moving.main()
+    want = f"not copied from {tmp_path}/results: pipe (a pipe)"
+    assert (tmp_path / "told").read_text() == want
+    assert capsys.readouterr().err == f"{want}\n"

@@ -145,7 +145,9 @@ class CheckpointSaved(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputsStored(GangEvent):
-    """The results of a successful gang lie where the job wants them."""
+    """The results of a successful gang lie where the job wants them; ``note`` tells what could not be stored."""
+
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,7 @@ def storing_failed(job: Job, event: GangFailed) -> Outcome:
 
 def complete(job: Job, event: OutputsStored) -> Outcome:
     """The results are where they belong."""
-    return end(job, Phase.COMPLETED, event, reason="Succeeded", message="", exit_code=0)
+    return end(job, Phase.COMPLETED, event, reason="Succeeded", message=event.note, exit_code=0)
 
 
 def gang_vanished(job: Job, event: GangStopped) -> Outcome:

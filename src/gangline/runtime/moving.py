@@ -1,9 +1,9 @@
 """Moves data from anywhere to anywhere: inputs before replicas start, results after they succeeded.
 
-Local keepers import ``move``. On a cluster this very file travels with the job and runs beside the training program,
-in whatever image that has, so it needs the standard library of an old Python and nothing else; fsspec, where it is
-installed, brings further storage schemes. Whatever is fetched has a draft's name until it is whole, so an interruption
-leaves nothing half done.
+Local keepers import ``move``. On a cluster this very file travels with the job, ``trees`` and ``unpacking`` beside it,
+and runs beside the training program in whatever image that has, so all three need the standard library of an old Python
+and nothing else; fsspec, where it is installed, brings further storage schemes. Whatever is fetched has a draft's name
+until it is whole, so an interruption leaves nothing half done.
 
     python3 moving.py inputs|outputs MOVES.json
 
@@ -21,11 +21,18 @@ import os
 import shutil
 import signal
 import sys
-import tarfile
 import time
 import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+if not __package__:
+    # Run by its path: the folder that it and the modules it needs lie in is their package.
+    __package__ = Path(__file__).absolute().parent.name
+    sys.path.append(str(Path(__file__).absolute().parent.parent))
+
+from .trees import Tree, check_is_file, copy, printable
+from .unpacking import PermanentError, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,14 +40,13 @@ if TYPE_CHECKING:
 PERMANENT_FAILURE = 3
 """The exit code by which a mover says that another try would end the same."""
 
+TERMINATION_LOG = "/dev/termination-log"
+"""Where a kubelet reads what a container wants known of its end."""
+
 _HTTP_SECONDS = 60.0
 _LOOK_SECONDS = 0.3
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs", "hf": "huggingface_hub"}
 _TRANSIENT_HTTP = (408, 425, 429)
-
-
-class PermanentError(Exception):
-    """Another try would end the same."""
 
 
 def main() -> None:
@@ -52,14 +58,22 @@ def main() -> None:
             fetch_inputs(order)
         else:
             _await_word(Path(order["word"]), order["go"])
-            for entry in order["outputs"]:
-                move(entry["from"], entry["to"])
-    except (PermanentError, FileNotFoundError, tarfile.TarError) as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(PERMANENT_FAILURE)
-    except OSError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(1)
+            notes = "; ".join(filter(None, [move(entry["from"], entry["to"]) for entry in order["outputs"]]))
+            sys.stderr.write(notes and f"{notes}\n")
+            # A kubelet tells what a container says here even if it succeeded.
+            with contextlib.suppress(OSError):
+                Path(TERMINATION_LOG).write_text(notes, encoding="utf-8")
+    except (PermanentError, OSError) as error:
+        sys.exit(tell_failure(error))
+
+
+def tell_failure(error: PermanentError | OSError) -> int:
+    """Say in one sentence on standard error what went wrong, and return the exit code for it."""
+    problem = str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        problem = f"{error.filename2 or error.filename}: {error.strerror}"
+    sys.stderr.write(printable(" ".join(problem.split())) + "\n")
+    return PERMANENT_FAILURE if isinstance(error, (PermanentError, FileNotFoundError)) else 1
 
 
 def fetch_inputs(order: dict[str, Any]) -> None:
@@ -70,24 +84,25 @@ def fetch_inputs(order: dict[str, Any]) -> None:
             receipt = receipts / hashlib.sha256(json.dumps(entry).encode()).hexdigest() if receipts else None
             if receipt is not None and receipt.exists():
                 continue
-            _fetch_input(entry)
+            note = _fetch_input(entry)
+            sys.stderr.write(note and f"{note}\n")
             if receipt is not None:
                 receipt.touch()
 
 
-def _fetch_input(entry: dict[str, Any]) -> None:
+def _fetch_input(entry: dict[str, Any]) -> str:
     if entry.get("mounted"):
         if not Path(entry["mounted"]).is_dir():
             raise PermanentError(f"{entry['from']} is no directory")
-    elif entry.get("parts"):
-        scratch = Path(entry["scratch"])
-        try:
-            unpack_parts(Path(entry["parts"]), scratch)
-            move(str(scratch / entry["name"]), entry["to"])
-        finally:
-            _remove(scratch)
-    else:
-        move(entry["from"], entry["to"])
+        return ""
+    if not entry.get("parts"):
+        return move(entry["from"], entry["to"])
+    scratch = Path(entry["scratch"])
+    try:
+        unpack_parts(Path(entry["parts"]), scratch)
+        return move(str(scratch / entry["name"]), entry["to"])
+    finally:
+        _remove(scratch)
 
 
 @contextlib.contextmanager
@@ -115,23 +130,8 @@ def unpack_parts(folder: Path, target: Path) -> None:
     parts = sorted(folder.glob("*/part"))
     _remove(target)
     target.mkdir(parents=True)
-    with _Joined(parts) as stream, tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|gz") as members:
-        _extract(members, target)
-
-
-def keep_links(member: tarfile.TarInfo, target: str) -> tarfile.TarInfo | None:
-    """Unpack code as ``filter="data"`` does, but leave a symbolic link as its user made it, wherever it leads.
-
-    People link to their data. Whatever would be written through a link out of the directory is refused all the same.
-    """
-    return tarfile.tar_filter(member, target) if member.issym() else tarfile.data_filter(member, target)
-
-
-def _extract(members: tarfile.TarFile, target: Path) -> None:
-    if hasattr(tarfile, "data_filter"):
-        members.extractall(target, filter=keep_links)
-    else:
-        members.extractall(target)  # an old Python; the archive is the user's own, for the user's own container
+    with _Joined(parts) as stream:
+        unpack(cast(BinaryIO, stream), target)
 
 
 class _Joined:
@@ -162,42 +162,52 @@ class _Joined:
             self._open = None
 
 
-def move(source: str, target: str) -> None:
-    """Copy a file or a directory from anywhere to anywhere; into the target if that is a directory."""
+def move(source: str, target: str) -> str:
+    """Copy a file or a directory from anywhere to anywhere; into the target if that is a directory.
+
+    Returns what was left out and why, in a sentence; empty if nothing was.
+    """
     scheme = _scheme(target)
     if scheme == "file":
         local = Path(_local_path(target))
         into_directory = local.is_dir() or target.endswith("/")
-        draft = (local if local.is_dir() else local.parent) / _draft_name()
-        _remove(draft)
-        draft.parent.mkdir(parents=True, exist_ok=True)
+        draft = (local if local.is_dir() else local.parent) / _draft_name(source, target)
         try:
-            _fetch(source, draft)
-            _install(draft, local / _last_part(source) if into_directory and not draft.is_dir() else local)
-        finally:
             _remove(draft)
-    elif scheme in ("http", "https"):
+            draft.parent.mkdir(parents=True, exist_ok=True)
+            note = _fetch(source, draft)
+            _install(draft, local / _last_part(source) if into_directory and not draft.is_dir() else local)
+            return note
+        except OSError as error:
+            _name_target(error, draft, local)
+            raise
+        finally:
+            with contextlib.suppress(OSError):
+                _remove(draft)
+    if scheme in ("http", "https"):
         raise PermanentError(f"{target}: nothing can be stored over {scheme}; use a path or an object store")
-    elif _scheme(source) != "file":
+    if _scheme(source) != "file":
         raise PermanentError(f"{source}: only local files can be stored in {scheme}://")
-    else:
-        _upload(Path(_local_path(source)), target)
+    return _upload(Path(_local_path(source)), target)
 
 
-def _draft_name() -> str:
-    """A name that no other replica uses: on a shared volume several may fetch into one directory."""
-    return f".gangline-draft-{os.uname().nodename}"
+def _name_target(error: OSError, draft: Path, target: Path) -> None:
+    """Have an error name what its user knows."""
+    for name in ("filename", "filename2"):
+        if isinstance(path := getattr(error, name), str):
+            setattr(error, name, path.replace(str(draft), str(target)))
 
 
-def _fetch(source: str, draft: Path) -> None:
+def _draft_name(source: str, target: str) -> str:
+    """A name that no other replica and no other job uses, for many may move into one directory at a time."""
+    return f".gangline-draft-{os.uname().nodename}-{hashlib.sha256(f'{source}|{target}'.encode()).hexdigest()[:12]}"
+
+
+def _fetch(source: str, draft: Path) -> str:
     scheme = _scheme(source)
     if scheme == "file":
-        path = Path(_local_path(source))
-        if path.is_dir():
-            shutil.copytree(path, draft, ignore_dangling_symlinks=True)
-        else:
-            shutil.copy2(path, draft)
-    elif scheme in ("http", "https"):
+        return copy(Path(_local_path(source)), draft)
+    if scheme in ("http", "https"):
         _download(source, draft)
     else:
         filesystem, path_there = _remote(source)
@@ -205,6 +215,7 @@ def _fetch(source: str, draft: Path) -> None:
             filesystem.get(path_there.rstrip("/") + "/", f"{draft}/", recursive=True)
         else:
             filesystem.get_file(path_there, str(draft))
+    return ""
 
 
 def _download(source: str, draft: Path) -> None:
@@ -228,15 +239,18 @@ def _download(source: str, draft: Path) -> None:
         raise OSError(f"{source}: {error.reason}") from error
 
 
-def _upload(source: Path, target: str) -> None:
+def _upload(source: Path, target: str) -> str:
     filesystem, path_there = _remote(target)
     if source.is_dir():
-        filesystem.put(f"{source}/", path_there.rstrip("/") + "/", recursive=True)
-    elif source.exists():
-        there = path_there + source.name if path_there.endswith("/") else path_there
-        filesystem.put_file(str(source), there)
-    else:
-        raise FileNotFoundError(f"{source} does not exist")
+        tree = Tree(source, keep_links=False)
+        files = [entry for entry in tree if not entry.is_directory]
+        if files:
+            folder = path_there.rstrip("/")
+            filesystem.put([str(entry.path) for entry in files], [f"{folder}/{entry.name}" for entry in files])
+        return tree.note()
+    check_is_file(source)
+    filesystem.put_file(str(source), path_there + source.name if path_there.endswith("/") else path_there)
+    return ""
 
 
 def _remote(url: str) -> tuple[Any, str]:
@@ -252,22 +266,29 @@ def _remote(url: str) -> tuple[Any, str]:
 
 def _install(draft: Path, target: Path) -> None:
     """Give a whole draft its name. Into a directory that exists, entry by entry: others may have put theirs there."""
-    if draft.is_dir() and target.is_dir():
+    if _is_directory(draft) and target.is_dir():
         for entry in draft.iterdir():
+            if (target / entry.name).is_symlink():
+                # Nothing is put where a link leads to: that may be another part of what is copied.
+                (target / entry.name).unlink()
             _install(entry, target / entry.name)
         draft.rmdir()
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_dir() != draft.is_dir():
+        if _is_directory(target) != _is_directory(draft):
             _remove(target)
         draft.replace(target)
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
+    if _is_directory(path):
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _scheme(url: str) -> str:

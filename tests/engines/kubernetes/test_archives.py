@@ -12,6 +12,7 @@ import pytest
 from gangline.engines.kubernetes import archives
 from gangline.engines.kubernetes.archives import TooLargeError, archive_to_config_maps, config_map_to_archive, pack
 from gangline.kube import CONFIG_MAPS
+from gangline.runtime.unpacking import unpack
 
 METADATA = {"name": "mnist-abc123-inputs-0", "namespace": "default"}
 
@@ -44,6 +45,24 @@ def test_a_link_brings_what_it_points_to(tmp_path: Path) -> None:
     (tmp_path / "set" / "link").symlink_to(tmp_path / "real")
     (tmp_path / "set" / "dangling").symlink_to(tmp_path / "nowhere")
     assert names_in(pack(tmp_path / "set")) == ["link"]
+
+
+def test_a_link_to_a_directory_brings_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a").write_text("a")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "link").symlink_to("../real")
+    assert names_in(pack(tmp_path / "set")) == ["link", "link/a"]
+
+
+def test_a_link_in_the_tree_stays_a_link_until_it_is_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "set" / "blobs").mkdir(parents=True)
+    (tmp_path / "set" / "blobs" / "1").write_text("weights")
+    (tmp_path / "set" / "model").symlink_to("blobs/1")
+    (tmp_path / "there").mkdir()
+    unpack(io.BytesIO(pack(tmp_path / "set")), tmp_path / "there")
+    assert (tmp_path / "there" / "model").readlink() == Path("blobs/1")
+    assert (tmp_path / "there" / "model").read_text() == "weights"
 
 
 def test_the_part_that_says_how_many_there_are_is_sent_last() -> None:

@@ -52,8 +52,9 @@ async def finished(cluster: FakeCluster, engine: KubernetesEngine) -> str:
 async def test_results_are_told_stored_when_the_mover_says_so(cluster: FakeCluster, engine: KubernetesEngine) -> None:
     news = NewsReader(engine)
     lead = await finished(cluster, engine)
-    report(cluster, lead, main=ended(0), gangline_outputs=ended(0))
-    await news.wait_for(OutputsStored)
+    report(cluster, lead, main=ended(0), gangline_outputs=ended(0, "not copied: pipe (a pipe)"))
+    (stored,) = await news.wait_for(OutputsStored)
+    assert stored.note == "not copied: pipe (a pipe)"
     await news.close()
 
 

@@ -9,7 +9,7 @@ import tarfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -49,6 +49,29 @@ def web(tmp_path: Path) -> Iterator[str]:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def endless() -> Iterator[str]:
+    """The address of a file whose bytes never come."""
+    over = threading.Event()
+
+    class Endless(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            over.wait()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/file"
+        over.set()
         server.shutdown()
         thread.join()
 
@@ -194,42 +217,85 @@ async def test_outputs_that_cannot_be_stored_fail_the_gang(subject: LocalSubject
     assert failed.reason == "OutputsFailed"
 
 
-async def test_a_stop_interrupts_a_download(subject: LocalSubject, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "slow")
-    gang = await gang_of(subject, "true", inputs=(DataMove(f"{tmp_path}/slow", "$DATA_DIR"),))
-    # Opened for writing too, so that the download neither ends nor fails: it waits for bytes that never come.
-    holder = os.open(tmp_path / "slow", os.O_RDWR)
-    try:
-        await subject.engine.run(gang)
-        await subject.news.wait_for(DownloadStarted)
-        await subject.engine.stop(gang.id, 30.0)
-        await subject.news.wait_for(GangStopped)
-    finally:
-        os.close(holder)
-    assert not subject.news.of(ReplicaStarted)
+async def downloading(subject: LocalSubject) -> list[int]:
+    """The process that fetches the inputs, once there is one."""
+    token = json.loads((subject.attempt() / "order.json").read_text())["token"]
+
+    async def one() -> bool:
+        return len(marked_processes(token)) == 1
+
+    await eventually(one)
+    return marked_processes(token)
 
 
-async def test_a_download_of_a_killed_keeper_is_ended_and_begun_again(subject: LocalSubject, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "slow")
-    gang = await gang_of(subject, "true", inputs=(DataMove(f"{tmp_path}/slow", "$DATA_DIR"),))
-    holder = os.open(tmp_path / "slow", os.O_RDWR)
-    try:
-        await subject.engine.run(gang)
-        await subject.news.wait_for(DownloadStarted)
-        token = json.loads((subject.attempt() / "order.json").read_text())["token"]
-        first = marked_processes(token)
-        os.kill(record_of(subject.attempt())["keeper_pid"], signal.SIGKILL)
+async def test_a_stop_interrupts_a_download(subject: LocalSubject, endless: str) -> None:
+    gang = await gang_of(subject, "true", inputs=(DataMove(endless, "$DATA_DIR"),))
+    await subject.engine.run(gang)
+    await subject.news.wait_for(DownloadStarted)
+    await downloading(subject)
+    await subject.engine.stop(gang.id, 30.0)
+    await subject.news.wait_for(GangStopped)
+    assert not subject.news.of(ReplicaStarted, GangFailed)
 
-        async def another_downloads() -> bool:
-            now = marked_processes(token)
-            return len(now) == 1 and now != first
 
-        await eventually(another_downloads)
-        await subject.engine.stop(gang.id, 1.0)
-        await subject.news.wait_for(GangStopped)
-        assert marked_processes(token) == []
-    finally:
-        os.close(holder)
+async def test_a_download_of_a_killed_keeper_is_ended_and_begun_again(subject: LocalSubject, endless: str) -> None:
+    gang = await gang_of(subject, "true", inputs=(DataMove(endless, "$DATA_DIR"),))
+    await subject.engine.run(gang)
+    await subject.news.wait_for(DownloadStarted)
+    first = await downloading(subject)
+    os.kill(record_of(subject.attempt())["keeper_pid"], signal.SIGKILL)
+
+    async def another_downloads() -> bool:
+        return await downloading(subject) != first
+
+    await eventually(another_downloads)
+    await subject.engine.stop(gang.id, 1.0)
+    await subject.news.wait_for(GangStopped)
+    token = json.loads((subject.attempt() / "order.json").read_text())["token"]
+    assert marked_processes(token) == []
+    assert not subject.news.of(GangFailed)
+
+
+LEAVE_ODD_THINGS = """
+echo trained > "$RESULT_DIR/step-40"
+ln -s step-40 "$RESULT_DIR/best"
+ln -s . "$RESULT_DIR/here"
+mkfifo "$RESULT_DIR/pipe"
+"""
+
+
+async def test_odd_things_among_results_are_noted_and_fail_nothing(subject: LocalSubject, tmp_path: Path) -> None:
+    outputs = (DataMove("$RESULT_DIR", f"{tmp_path}/out"),)
+    gang = await gang_of(subject, LEAVE_ODD_THINGS, outputs=outputs)
+    await subject.engine.run(gang)
+    await subject.news.wait_for(ReplicaExited)
+    await subject.engine.finish(gang)
+    (stored,) = await subject.news.wait_for(OutputsStored)
+    assert stored.note.endswith(": pipe (a pipe)")
+    assert (tmp_path / "out/best").readlink() == Path("step-40")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["best", "here", "step-40"]
+
+
+async def test_what_was_left_out_of_the_inputs_is_told_in_the_log(subject: LocalSubject, tmp_path: Path) -> None:
+    make_tree(tmp_path / "set")
+    os.mkfifo(tmp_path / "set" / "pipe")
+    gang = await gang_of(subject, 'cat "$DATA_DIR/a.txt"', inputs=(DataMove(f"{tmp_path}/set", "$DATA_DIR"),))
+    await subject.engine.run(gang)
+    await subject.news.wait_for(ReplicaExited)
+    assert [line.text for line in await subject.lines()] == [
+        f"[gangline] not copied from {tmp_path}/set: pipe (a pipe)",
+        "a",
+    ]
+
+
+async def test_a_copy_that_fails_says_so_in_a_sentence(subject: LocalSubject, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    gang = await gang_of(subject, "true", outputs=(DataMove("$RESULT_DIR", f"{tmp_path}/taken/out"),))
+    await subject.engine.run(gang)
+    await subject.news.wait_for(ReplicaExited)
+    await subject.engine.finish(gang)
+    (failed,) = await subject.news.wait_for(GangFailed)
+    assert failed.message == f"{tmp_path}/taken/out: Not a directory"
 
 
 def make_archive(subject: LocalSubject, fill: Callable[[tarfile.TarFile], None]) -> str:

@@ -11,7 +11,6 @@ import gzip
 import hashlib
 import io
 import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.pod import Plain
 from gangline.errors import EngineError
 from gangline.kube import ConfigMap
+from gangline.runtime.trees import Entry, Tree
 
 PART = "part"
 """The key under which a ConfigMap holds its piece."""
@@ -55,14 +55,15 @@ class Archive:
 
 
 def pack(path: Path) -> bytes:
-    """Pack a file, or what is in a directory; the same files always give the same bytes. Links are followed."""
+    """Pack a file, or what is in a directory by the rules of ``Tree``; the same files always give the same bytes."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=1, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", dereference=True) as archive,
     ):
-        for file, name in _entries(path):
-            archive.add(file, arcname=name, recursive=False, filter=_anonymous)
+        tree = Tree(path) if path.is_dir() else [Entry(path.name, path)]
+        for entry in tree:
+            _add(archive, entry)
             if buffer.tell() > LIMIT_BYTES:
                 raise TooLargeError(str(path))
     if len(buffer.getvalue()) > LIMIT_BYTES:
@@ -70,17 +71,17 @@ def pack(path: Path) -> bytes:
     return buffer.getvalue()
 
 
-def _entries(path: Path) -> Iterator[tuple[Path, str]]:
-    if path.is_file():
-        yield path, path.name
-        return
-    for file in sorted(path.rglob("*")):
-        if file.is_file() or file.is_dir():
-            yield file, str(file.relative_to(path))
+def _add(archive: tarfile.TarFile, entry: Entry) -> None:
+    """Add a file, a directory or a link that whoever unpacks it owns."""
+    if entry.link is not None:
+        link = tarfile.TarInfo(entry.name)
+        link.type, link.linkname, link.mode = tarfile.SYMTYPE, entry.link, 0o777
+        archive.addfile(link)
+    else:
+        archive.add(entry.path, arcname=entry.name, recursive=False, filter=_anonymous)
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Whoever unpacks it owns it."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mtime = int(member.mtime)

@@ -140,10 +140,12 @@ def _download_began(pod: Pod) -> datetime | None:
     return ran.started_at if ran is not None else None
 
 
-def stored(pod: Pod) -> Refusal | None:
-    """What became of the outputs that the pod was told to store: stored if there is no refusal."""
+def stored(pod: Pod) -> Refusal | str:
+    """What became of the outputs that the pod was told to store: a refusal, or what was left out of them."""
     ended = _state_of(OUTPUTS_CONTAINER, pod.status.container_statuses).terminated
-    return _move_failure("OutputsFailed", ended) if ended is not None and ended.exit_code else None
+    if ended is None:
+        return ""
+    return _move_failure("OutputsFailed", ended) if ended.exit_code else last_words(ended)
 
 
 def is_storing(pod: Pod) -> bool:

@@ -173,28 +173,29 @@ class Orders:
         while any(key in self._view.pods_of(state.gang_id) for key in pods):
             state.changed.clear()
             await state.changed.wait()
-        if not await self._store_outputs(state):
-            return
-        if state.first(None, "stored"):
+        note = await self._store_outputs(state)
+        if note is not None and state.first(None, "stored"):
             job_id, attempt = state.gang_id
-            self._outbox.tell(OutputsStored(job_id=job_id, at=self._clock.now(), attempt=attempt))
+            self._outbox.tell(OutputsStored(job_id=job_id, at=self._clock.now(), attempt=attempt, note=note))
 
-    async def _store_outputs(self, state: GangState) -> bool:
-        """Have the results stored, if there are any to store; a failure is told."""
+    async def _store_outputs(self, state: GangState) -> str | None:
+        """Have the results stored, and return what was left out of them; None after a failure, which is told."""
         gang = state.gang
         if gang is None or not gang.spec.outputs:
-            return True
+            return ""
         lead = ReplicaId(gang.spec.lead_role, 0)
-        failure: Refusal | None = None
+        ending: Refusal | str = ""
 
         async def store() -> None:
-            nonlocal failure
-            failure = await self._outputs.store(state, lead)
+            nonlocal ending
+            ending = await self._outputs.store(state, lead)
 
         await insistently(store)
-        if failure is not None and state.taking_down is None:
-            self._reporter.fail(state, failure)
-        return failure is None
+        if isinstance(ending, str):
+            return ending
+        if state.taking_down is None:
+            self._reporter.fail(state, ending)
+        return None
 
     async def _take_down(self, state: GangState, grace_seconds: float, clean: Clean) -> None:
         async with state.lock:  # a launch under way ends first: what it created must be known to be removed

@@ -24,8 +24,8 @@ class OutputStore:
         self._client = client
         self._view = view
 
-    async def store(self, state: GangState, lead: ReplicaId) -> Refusal | None:
-        """Return when the outputs are stored, or why they are not."""
+    async def store(self, state: GangState, lead: ReplicaId) -> Refusal | str:
+        """Return when the outputs are stored, with what the mover says of it, or why they are not."""
         while (pod := self._pod(state, lead)) is not None:
             if not is_storing(pod):
                 return stored(pod)

@@ -34,6 +34,7 @@ _UNPACK = (
     "cat {parts} | tar -xzf - -C {target} || cat {parts} | python3 -c"
     " \"import sys, tarfile; tarfile.open(fileobj=sys.stdin.buffer, mode='r|gz').extractall('{target}')\""
 )
+_MOVER = ("moving.py", "trees.py", "unpacking.py")
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _ALTERNATIVES = "an object store (s3://, gs://), or a volume (pvc://CLAIM/path)"
 
@@ -105,8 +106,9 @@ def moves_to_data(spec: JobSpec, job_id: str, stock: Stock) -> dict[str, str]:
         "word": f"{_WORD}/{STORE}",
         "go": STORE,
     }
-    program = resources.files("gangline.runtime").joinpath("moving.py").read_text(encoding="utf-8")
-    return {"moving.py": program, "moves.json": json.dumps(order, indent=1)}
+    runtime = resources.files("gangline.runtime")
+    programs = {name: runtime.joinpath(name).read_text(encoding="utf-8") for name in _MOVER}
+    return {**programs, "moves.json": json.dumps(order, indent=1)}
 
 
 def _input(spec: JobSpec, number: int, stock: Stock, job_id: str) -> Plain:

@@ -35,7 +35,8 @@ def news_of(gang_id: GangId, record: AttemptRecord) -> Iterator[GangEvent]:
             blameless=record.failure.blameless,
         )
     if record.outputs is Stage.DONE and record.outputs_at is not None:
-        yield OutputsStored(job_id=job_id, at=Timestamp(record.outputs_at), attempt=attempt)
+        at = Timestamp(record.outputs_at)
+        yield OutputsStored(job_id=job_id, at=at, attempt=attempt, note=record.outputs_note)
     if record.stopped_at is not None:
         yield GangStopped(job_id=job_id, at=Timestamp(record.stopped_at), attempt=attempt)
 

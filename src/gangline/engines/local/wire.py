@@ -47,6 +47,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     log_files: int
     use_cgroups: bool
     code_archive: str | None
+    code_limits: tuple[int, int] | None = None
+    """How many bytes, and how many files, the code may be unpacked to."""
     inputs: list[tuple[str, str]]
     outputs: list[tuple[str, str]]
     receipts: str
@@ -92,6 +94,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     inputs_at: float | None = None
     outputs: Stage = Stage.NONE
     outputs_at: float | None = None
+    outputs_note: str = ""
     failure: Failure | None = None
     stopped_at: float | None = None
 

@@ -2,7 +2,8 @@
 
 ``prepare DIRECTORY REPLICA...`` makes the replicas' directories and fetches the inputs; ``outputs DIRECTORY`` stores
 the results. Whatever is fetched has a draft's name until it is whole, so an interruption leaves nothing half done. Exit
-code 3 says that another try would end the same; the last line on standard error says why.
+code 3 says that another try would end the same; the last line on standard error says why. A stage that succeeds says
+there what it left out.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
-import tarfile
 from pathlib import Path
 
-from gangline.runtime.moving import PERMANENT_FAILURE, PermanentError, keep_links, move
+from gangline.runtime.moving import move, tell_failure
+from gangline.runtime.unpacking import Limits, PermanentError, unpack
 
 from .launch import SCRATCH_FOLDERS
 from .orders import Order
@@ -30,13 +31,9 @@ def main() -> None:
             prepare(order, Path(directory), replicas)
         else:
             for source, target in order.outputs:
-                move(source, target)
-    except (PermanentError, FileNotFoundError, tarfile.TarError) as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(PERMANENT_FAILURE)
-    except OSError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(1)
+                _tell(move(source, target))
+    except (PermanentError, OSError) as error:
+        sys.exit(tell_failure(error))
 
 
 def prepare(order: Order, directory: Path, replicas: list[str]) -> None:
@@ -44,7 +41,7 @@ def prepare(order: Order, directory: Path, replicas: list[str]) -> None:
     for source, target in order.inputs:
         receipt = Path(order.receipts, hashlib.sha256(f"{source}\0{target}".encode()).hexdigest())
         if not receipt.exists():
-            move(source, target)
+            _tell(move(source, target))
             receipt.parent.mkdir(parents=True, exist_ok=True)
             receipt.touch()
     unpacked: Path | None = None
@@ -57,19 +54,23 @@ def prepare(order: Order, directory: Path, replicas: list[str]) -> None:
         if unpacked is not None:
             shutil.copytree(unpacked, draft / "work", symlinks=True)
         elif order.code_archive is not None:
-            unpack(Path(order.code_archive), draft / "work")
+            unpack_code(order, draft / "work")
         else:
             (draft / "work").mkdir(mode=0o700)
         draft.rename(directory / "scratch" / replica)
         unpacked = directory / "scratch" / replica / "work"
 
 
-def unpack(archive: Path, target: Path) -> None:
-    """Unpack a code archive; what would be written outside the target is refused."""
+def unpack_code(order: Order, target: Path) -> None:
+    """Unpack the job's code; an archive that holds more than is allowed is refused."""
+    archive = Path(str(order.code_archive))
     if not archive.exists():
         raise PermanentError(f"the code archive {archive.name} is not here; submit the job again")
-    if not hasattr(tarfile, "data_filter"):
-        raise PermanentError("unpacking code safely needs Python 3.11.4 or later")
     target.mkdir(mode=0o700)
-    with tarfile.open(archive) as members:
-        members.extractall(target, filter=keep_links)
+    with archive.open("rb") as packed:
+        unpack(packed, target, Limits(*order.code_limits))
+
+
+def _tell(note: str) -> None:
+    """Say what was left out; a stage that succeeds has its words noted."""
+    sys.stderr.write(note and f"{note}\n")

@@ -58,6 +58,8 @@ class Order:
         self.log_files: int = fields["log_files"]
         self.use_cgroups: bool = fields["use_cgroups"]
         self.code_archive: str | None = fields["code_archive"]
+        # An order of an earlier version knows no limits.
+        self.code_limits: list[int] = fields.get("code_limits") or []
         self.inputs: list[list[str]] = fields["inputs"]
         self.outputs: list[list[str]] = fields["outputs"]
         self.receipts: str = fields["receipts"]

@@ -108,6 +108,7 @@ class AttemptRecord:
         self.inputs_at: float | None = None
         self.outputs = Stage.NONE
         self.outputs_at: float | None = None
+        self.outputs_note = ""
         self.failure: dict[str, object] | None = None
         self.stopped_at: float | None = None
 
@@ -125,6 +126,7 @@ class AttemptRecord:
         record.replicas = {entry["name"]: ReplicaRecord.from_json(entry) for entry in fields["replicas"]}
         record.inputs = Stage(fields["inputs"])
         record.outputs = Stage(fields["outputs"])
+        record.outputs_note = fields.get("outputs_note", "")
         for name in ("inputs_at", "outputs_at", "failure", "stopped_at"):
             setattr(record, name, fields[name])
         return record
@@ -139,6 +141,7 @@ class AttemptRecord:
             "inputs_at": self.inputs_at,
             "outputs": self.outputs,
             "outputs_at": self.outputs_at,
+            "outputs_note": self.outputs_note,
             "failure": self.failure,
             "stopped_at": self.stopped_at,
         }

@@ -48,13 +48,13 @@ class StageProcess:
         self._said = (self._said + data)[-_MESSAGE_BYTES:]
         return bool(data)
 
-    def conclude(self) -> tuple[str, bool] | None:
-        """Return why it failed and whether for good; None if it did not."""
+    def conclude(self) -> tuple[int, str]:
+        """Return its exit code and what it said: why it failed, or what it left out."""
         self.read()
         os.close(self.stderr)
         assert self.wait_status is not None
         code = os.waitstatus_to_exitcode(self.wait_status)
-        if code == 0:
-            return None
         lines = self._said.decode(errors="replace").strip().splitlines()
-        return (lines[-1] if lines else f"the stage ended with code {code}"), code == PERMANENT_FAILURE
+        if code == 0:
+            return code, "; ".join(lines)
+        return code, lines[-1] if lines else f"the stage ended with code {code}"

@@ -20,7 +20,7 @@ from .orders import Order, ReplicaOrder
 from .output import LogWriter
 from .records import AttemptRecord, ReplicaRecord, Stage, Status, wall_clock
 from .replica import LiveReplica
-from .stages import StageProcess
+from .stages import PERMANENT_FAILURE, StageProcess
 from .takeover import LEFTOVER_SECONDS, take_over
 from .trees import remove_tree
 
@@ -42,6 +42,7 @@ class Keeper:
         self._held_addresses: dict[str, socket.socket] = {}
         self._live: dict[str, LiveReplica] = {}
         self._stage: StageProcess | None = None
+        self._inputs_note = ""
         self._gang_group: cgroups.GangGroup | None = None
         self._stop_at: float | None = None
         self._finishing = False
@@ -146,6 +147,9 @@ class Keeper:
         starters = launch.begin(launches, self._gang_group)
         # The kernel keeps starters waiting for some milliseconds before the first enters a group: time to make files.
         writers = [self._log_writer(replica.name) for replica in replicas]
+        if self._inputs_note:
+            writers[0].feed("stderr", f"[gangline] {self._inputs_note}\n".encode())
+            self._inputs_note = ""
         launch.complete(launches, starters)
         self._changed = True
         for launched, writer in zip(launches, writers, strict=True):
@@ -265,16 +269,17 @@ class Keeper:
         self._stage = None
         if stage.stderr in self._selector.get_map():
             self._selector.unregister(stage.stderr)
-        failure = stage.conclude()
+        code, message = stage.conclude()
         self._changed = True
         if self._stop_at is not None:
             return
-        if failure is not None:
-            message, permanent = failure
-            self._record.fail(_STAGE_FAILURES[stage.kind], message, permanent=permanent)
+        if code:
+            self._record.fail(_STAGE_FAILURES[stage.kind], message, permanent=code == PERMANENT_FAILURE)
         elif stage.kind == "outputs":
             self._record.outputs, self._record.outputs_at = Stage.DONE, wall_clock()
+            self._record.outputs_note = message
         else:
+            self._inputs_note = message
             if self._order.inputs:
                 self._record.inputs = Stage.DONE
             self._reconcile()

@@ -1,0 +1,153 @@
+"""Copies of directory trees: what stays a link, what is followed, and what is left out.
+
+Used wherever data is moved: by the mover (with which this file travels to a cluster, so it needs the standard library
+of an old Python and nothing else), and by whoever packs inputs for a cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from .unpacking import PermanentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_SHOWN = 5
+"""How many of the entries that were left out are named."""
+
+
+class Entry(NamedTuple):
+    """What a copy of a tree has under a name: a directory, a link, or a file with the content of ``path``."""
+
+    name: str
+    path: Path
+    is_directory: bool = False
+    link: str | None = None
+
+
+class Tree:
+    """What a copy of a directory has in it, from the top down.
+
+    A link to something in the tree stays a link: a relative one as it is written, an absolute one made relative, so
+    that it leads to the copy. What a link leads to outside the tree is copied in its place, as is everything a link
+    leads to where there are no links (``keep_links``), as in an object store. Neither files nor directories, broken
+    links to places outside, and links to a directory that they lie in are left out, and ``note`` tells of them.
+    """
+
+    def __init__(self, root: Path, *, keep_links: bool = True, without: Path | None = None) -> None:
+        self._root = root.resolve()
+        self._keep_links = keep_links
+        self._without = without and without.resolve()
+        self._left_out: list[str] = []
+
+    def __iter__(self) -> Iterator[Entry]:
+        self._left_out = []
+        return self._below(self._root, "", self._root, _lineage(self._root))
+
+    def note(self) -> str:
+        """Say what was left out and why; empty if nothing was."""
+        more = len(self._left_out) - _SHOWN
+        shown = [*self._left_out[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+        return printable(f"not copied from {self._root}: {', '.join(shown)}") if shown else ""
+
+    def _below(self, directory: Path, prefix: str, root: Path, above: set[tuple[int, int]]) -> Iterator[Entry]:
+        for path in sorted(directory.iterdir()):
+            name, is_link = prefix + path.name, path.is_symlink()
+            link = _link_in_copy(path, root) if is_link and self._keep_links else None
+            if link is not None:
+                yield Entry(name, path, link=link)
+                continue
+            try:
+                status = path.stat()
+            except OSError as error:
+                if error.errno not in _LEADS_NOWHERE:
+                    raise
+                # Without being a link, it went meanwhile: programs that still run come and go with their files.
+                self._left_out += [f"{name} (a broken link)"] * is_link
+                continue
+            if stat.S_ISREG(status.st_mode):
+                yield Entry(name, path)
+            elif not stat.S_ISDIR(status.st_mode):
+                self._left_out.append(f"{name} ({_kind(status)})")
+            elif _identity(status) in above:
+                self._left_out.append(f"{name} (a link to a directory that it lies in)")
+            elif path != self._without:
+                yield Entry(name, path, is_directory=True)
+                inner = path.resolve() if is_link else path
+                yield from self._below(
+                    inner,
+                    f"{name}/",
+                    inner if is_link else root,
+                    above | (_lineage(inner) if is_link else {_identity(status)}),
+                )
+
+
+def _link_in_copy(path: Path, root: Path) -> str | None:
+    """How a link is written in a copy of its tree; None if it leads out of it."""
+    text, end = os.readlink(path), os.path.realpath(path)  # noqa: PTH115  # Path.readlink is newer than some images
+    if end != str(root) and root not in Path(end).parents:
+        return None
+    by_name = os.path.normpath(path.relative_to(root).parent / text)
+    stays_inside = not by_name.startswith("/") and by_name.split("/")[0] != ".."
+    return text if stays_inside else os.path.relpath(end, path.parent)
+
+
+def copy(source: Path, target: Path) -> str:
+    """Copy a file, or a tree by the rules of ``Tree``; returns what was left out and why."""
+    if not source.is_dir():
+        check_is_file(source)
+        shutil.copy2(source, target)
+        return ""
+    tree = Tree(source, without=target)
+    target.mkdir()
+    directories = [(source, target)]
+    for entry in tree:
+        place = target / entry.name
+        if entry.is_directory:
+            place.mkdir()
+            directories.append((entry.path, place))
+        elif entry.link is not None:
+            place.symlink_to(entry.link)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy2(entry.path, place)
+    for original, place in reversed(directories):
+        status = original.stat()
+        # Whoever stores the copy must be able to move it, and its owner to remove it.
+        place.chmod(stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
+        os.utime(place, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return tree.note()
+
+
+def printable(text: str) -> str:
+    """A text as one line that is safe to show: names of files may hold anything."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+def check_is_file(path: Path) -> None:
+    """Refuse what is neither a file nor a link to one."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise PermanentError(f"{path} is {_kind(status)}, not a file or a directory")
+
+
+def _kind(status: os.stat_result) -> str:
+    kinds = {stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a pipe"}
+    return kinds.get(stat.S_IFMT(status.st_mode), "a device")
+
+
+def _lineage(directory: Path) -> set[tuple[int, int]]:
+    """A directory and all that it lies in."""
+    return {_identity(each.stat()) for each in (directory, *directory.parents)}
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
