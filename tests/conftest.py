@@ -4,7 +4,7 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["gangline.testing.cluster.pytest_plugin"]
+pytest_plugins = ["gangline.testing.cluster.pytest_plugin", "tests.surroundings"]
 
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("gangline", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -33,6 +34,8 @@ class StorageWorld(ForeignWorld):
     """One that removes what it made outside its namespace."""
 
     made: list[tuple[Resource[Any], str]]
+    disk: str
+    """A directory of this test's own: the kubelet gives a local volume to the pod's group, with all that is in it."""
 
     async def make(self, resource: Resource[Any], body: dict[str, Any]) -> None:
         """Make something that belongs to no namespace, named after this one."""
@@ -52,7 +55,7 @@ class StorageWorld(ForeignWorld):
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": self.namespace,
             "persistentVolumeReclaimPolicy": "Delete",
-            "local": {"path": "/tmp"},
+            "local": {"path": self.disk},
             "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
         }
         await self.make(VOLUMES, {"spec": spec})
@@ -80,10 +83,13 @@ class StorageWorld(ForeignWorld):
 
 
 @pytest.fixture
-async def world(kubernetes_cluster: ClusterUnderTest, kubernetes_namespace: str) -> AsyncIterator[StorageWorld]:
+async def world(
+    kubernetes_cluster: ClusterUnderTest, kubernetes_namespace: str, tmp_path: Path
+) -> AsyncIterator[StorageWorld]:
     async with foreign_world(kubernetes_cluster, kubernetes_namespace, StorageWorld) as world:
         assert isinstance(world, StorageWorld)
         world.made = []
+        world.disk = str(tmp_path)
         yield world
         for resource, name in reversed(world.made):
             await world.client.delete(resource, name)
