@@ -41,6 +41,33 @@ def test_progress_is_the_share_of_steps(metrics: Path, step: int, want: float) -
     assert [(record["name"], record["value"]) for record in read(metrics)] == [("progress", want)]
 
 
+LOOP = "from gangline import runtime\nfor step in {steps}: runtime.report(step=step, total_steps=4)\n{end}"
+
+
+@pytest.mark.parametrize(
+    ("steps", "end", "want"),
+    [
+        ("range(4)", "", [0.0, 0.25, 0.5, 0.75, 1.0]),
+        ("range(1, 5)", "", [0.25, 0.5, 0.75, 1.0]),
+        ("range(3)", "", [0.0, 0.25, 0.5]),
+        ("range(4)", "raise SystemError", [0.0, 0.25, 0.5, 0.75]),
+        (
+            "range(1, 4)",
+            "import os; runtime.stopping(); os.kill(os.getpid(), 15); assert runtime.stopping()",
+            [0.25, 0.5, 0.75],
+        ),
+        ("range(4)", "import os, sys; sys.exit(0 if (c := os.fork()) == 0 else os.waitpid(c, 0)[1])", None),
+    ],
+    ids=["counted from 0", "counted from 1", "ended early", "failed", "stopped", "forked"],
+)
+def test_progress_ends_at_one_if_all_was_done_however_steps_are_counted(
+    metrics: Path, steps: str, end: str, want: list[float] | None
+) -> None:
+    subprocess.run([sys.executable, "-c", LOOP.format(steps=steps, end=end)], check=False, capture_output=True)
+
+    assert [record["value"] for record in read(metrics)] == (want or [0.0, 0.25, 0.5, 0.75, 1.0])
+
+
 def test_a_number_that_json_cannot_hold_becomes_null(metrics: Path) -> None:
     report(loss=float("nan"))
 

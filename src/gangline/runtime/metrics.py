@@ -5,6 +5,7 @@ Training code calls `report`. Whatever happens to the file, training goes on: a 
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
@@ -12,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from gangline.runtime import stop
 from gangline.runtime.replica import current
 
 
@@ -22,6 +24,8 @@ class MetricFile:
         self._path = path
         self._torn = False
         self._warned = False
+        self.one_step_short: tuple[int, int] | None = None
+        """The last step reported and the process that reported it, if it is the last one of a count from zero."""
 
     def append(self, records: list[dict[str, object]]) -> None:
         """Write the records with a single append, so that the lines of several replicas do not mix."""
@@ -53,9 +57,10 @@ _files: dict[Path, MetricFile] = {}
 def report(*, step: int | None = None, total_steps: int | None = None, **metrics: float) -> None:
     """Record numbers by name, for example `report(step=100, total_steps=1000, loss=0.3)`.
 
-    With `total_steps`, the share of steps done is recorded as the metric `progress`. A number that is not finite is
-    recorded as null, because JSON has no word for it; what is no number is left out. Outside a job nothing is written.
-    Never raises.
+    With `total_steps`, the share of steps done is recorded as the metric `progress`. It ends at 1 whether steps are
+    counted as they are finished (1 to `total_steps`) or as `range(total_steps)` counts them. A number that is not
+    finite is recorded as null, because JSON has no word for it; what is no number is left out. Outside a job nothing
+    is written. Never raises.
     """
     path = current().metrics_path
     if path is None:
@@ -66,6 +71,7 @@ def report(*, step: int | None = None, total_steps: int | None = None, **metrics
         at_step = None if step is None else int(step)
         if total_steps and at_step is not None:
             metrics["progress"] = min(1.0, max(0.0, at_step / int(total_steps)))
+            file.one_step_short = (at_step, os.getpid()) if at_step == int(total_steps) - 1 else None
     except Exception as error:  # noqa: BLE001  # arrays and tensors refuse in ways of their own; training goes on
         file.warn(f"step {step!r} of {total_steps!r} is no single number ({error})")
         return
@@ -77,6 +83,21 @@ def report(*, step: int | None = None, total_steps: int | None = None, **metrics
             file.warn(f"the value of '{name}' is no single number ({error})")
     if records:
         file.append(records)
+
+
+@atexit.register
+def _finish() -> None:
+    """Record that all is done where the last step of a count from zero was reported and the program has ended.
+
+    Before its end nobody can tell that from a count of finished steps with one to go. A program that an exception
+    ended, or a stop, has perhaps not done its last step; a forked child has done none.
+    """
+    if hasattr(sys, "last_value") or stop.received():
+        return
+    for file in _files.values():
+        if file.one_step_short is not None and file.one_step_short[1] == os.getpid():
+            step = file.one_step_short[0]
+            file.append([{"at": time.time(), "name": "progress", "value": 1.0, "step": step}])
 
 
 def _number(value: float) -> float | None:

@@ -30,6 +30,10 @@ class StopNotice:
         self._install()
         return self._received
 
+    def received(self) -> bool:
+        """Whether the notice has come to a program that asked for it; unlike `stopping`, leaves the signal alone."""
+        return self._received
+
     def on_stop(self, callback: Callable[[], None]) -> None:
         """Have `callback` called in the main thread when the notice comes; at once if it already has."""
         self._install()
@@ -61,4 +65,5 @@ class StopNotice:
 
 _notice = StopNotice()
 stopping = _notice.stopping
+received = _notice.received
 on_stop = _notice.on_stop
