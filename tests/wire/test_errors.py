@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from gangline.engines.kubernetes.refusals import Refusal, RefusedError
 from gangline.errors import (
     ConflictError,
     EngineError,
@@ -55,6 +56,13 @@ def test_an_error_survives_the_wire(error: GanglineError) -> None:
     found = error_from_body(msgspec.json.encode(plain(error_to_body(error))), 400)
     assert type(found) is type(error)
     assert (str(found), vars(found)) == (str(error), vars(error))
+
+
+def test_an_error_that_only_an_engine_knows_arrives_as_the_nearest_one_that_clients_know() -> None:
+    refusal = Refusal(reason="InputsMissing", message="the input data/mnist does not exist", permanent=True)
+    found = error_from_body(msgspec.json.encode(plain(error_to_body(RefusedError(refusal)))), 502)
+    assert type(found) is EngineError
+    assert str(found) == "InputsMissing: the input data/mnist does not exist"
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"", b"{}", b'{"error": "text"}'])

@@ -3,6 +3,7 @@
 The attributes are the class's own constructor arguments. Nothing else looks at error classes on the way.
 """
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -32,9 +33,15 @@ _decode = msgspec.json.Decoder(ErrorBody).decode
 
 
 def error_to_body(error: GanglineError) -> ErrorBody:
-    """Describe an error so that a client can raise it again."""
-    facts = {name: value for name, value in vars(error).items() if not name.startswith("_")}
-    return ErrorBody(ErrorDetail(type=type(error).__name__, message=str(error), facts=facts))
+    """Describe an error so that a client can raise it again.
+
+    A client knows the classes of ``gangline.errors`` alone: what an engine or a store derives from them for its own use
+    travels as the nearest one of those, with the facts that this one takes.
+    """
+    known = next(cls for cls in type(error).__mro__ if cls.__module__ == errors.__name__)
+    taken = inspect.signature(known.__init__).parameters
+    facts = {name: value for name, value in vars(error).items() if name in taken}
+    return ErrorBody(ErrorDetail(type=known.__name__, message=str(error), facts=facts))
 
 
 def error_from_body(body: bytes, status: int) -> GanglineError:
