@@ -137,7 +137,7 @@ def sweep_for(client, options, workers, name):
         name=name,
         parallelism=options.parallelism,
         parameters=tuple(Parameter(parameter, tuple(given)) for parameter, given in values.items()),
-        template=replace(spec.template, name=name, roles=roles, env=env, code=str(options.code)),
+        template=replace(spec.template, name=name, roles=roles, env=env, inputs=(), code=str(options.code)),
     )
 
 
