@@ -1,9 +1,8 @@
 """Where ``gangline submit`` gets its jobs from: options and a command, or a file that options may overrule in part."""
 
 import os
-import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from gangline.dialects import Translation
 from gangline.dialects.native import PRIORITIES, ShortForm, job_from_short_form, pairs
 from gangline.errors import InvalidInputError
 from gangline.model import DEFAULT_TENANT, JobSpec, QueueName, Tenant
+from gangline.sdk.active_environment import in_active_environment
 from gangline.sdk.loading import load_all, parse
 from gangline.settings import Settings
 
@@ -20,8 +20,6 @@ Given = Mapping[str, object]
 
 _OVERRULES = ("name", "queue", "priority", "tenant", "labels", "env")
 """Options that also go with a file, and overrule what it says; labels and variables are added to the file's."""
-
-_ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def jobs_from_options(words: tuple[str, ...], given: Given, settings: Settings) -> tuple[Translation, ...]:
@@ -40,21 +38,13 @@ def jobs_from_options(words: tuple[str, ...], given: Given, settings: Settings) 
     return (Translation(spec=job),)
 
 
-def in_active_environment(job: JobSpec, environment: Mapping[str, str]) -> JobSpec:
-    """Let a job on this machine see the Python environment its user has activated, or has called us from.
-
-    The service has its own, from whenever it was started; ``python`` should mean what it means to the user now.
-    """
-    path = environment.get("PATH", "")
-    active = {name: environment[name] for name in _ENVIRONMENTS if environment.get(name)}
-    if not active and sys.prefix != sys.base_prefix and shutil.which("gangline", path=path) is None:
-        # Called by its path, .venv/bin/gangline: that environment is meant, though nobody activated it. One that is
-        # found on the PATH may be a tool of its own (pipx), whose environment has nothing to do with the job.
-        active, path = {"VIRTUAL_ENV": sys.prefix}, f"{sys.prefix}/bin:{path}"
-    if not active or "PATH" in job.env:
-        return job
-    terminal.say(f"using the environment {next(iter(active.values()))}")
-    return replace(job, env={"PATH": path, **active, **job.env})
+def here(jobs: Sequence[JobSpec]) -> tuple[JobSpec, ...]:
+    """Let jobs on this machine see the user's Python environment, and say so once."""
+    placed = tuple(in_active_environment(job, os.environ) for job in jobs)
+    changed = next((after for before, after in zip(jobs, placed, strict=True) if after is not before), None)
+    if changed is not None:
+        terminal.say(f"using the environment {changed.env.get('VIRTUAL_ENV') or changed.env['CONDA_PREFIX']}")
+    return placed
 
 
 def file_in(words: tuple[str, ...]) -> str | None:

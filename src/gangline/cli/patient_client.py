@@ -5,12 +5,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from gangline.cli import terminal
 from gangline.cli.reconnecting import Bridge, unbroken
 from gangline.errors import NotFoundError
-from gangline.model import Job, JobId, Phase, ReplicaId, Tenant, Timestamp
+from gangline.model import Job, JobId, JobSpec, Phase, ReplicaId, Tenant, Timestamp
 from gangline.sdk import Change, Client, LogLine, SweepStatus
 from gangline.sdk.exchange import Exchange, deadline_of
 from gangline.sdk.sweeps import Sweeps
@@ -84,7 +83,7 @@ class PatientClient(Client):
     ) -> None:
         super().__init__(address, context=context, tenant=tenant, settings=settings)
         self._bridge = Bridge(revive)
-        self.sweeps = _PatientSweeps(self._exchange, self.tenant, self.send_code, bridge=self._bridge)
+        self.sweeps = _PatientSweeps(self._exchange, self.tenant, self._prepared, bridge=self._bridge)
 
     def watch(self, job: str, *, timeout: float | None = None) -> Iterator[Change]:
         """Return a job as it is and after every change, and as it is once more after each gap, until it is gone."""
@@ -201,8 +200,10 @@ class PatientClient(Client):
 class _PatientSweeps(Sweeps):
     """The sweeps of a patient client."""
 
-    def __init__(self, exchange: Exchange, tenant: Tenant, send_code: Callable[[Path], str], *, bridge: Bridge) -> None:
-        super().__init__(exchange, tenant, send_code)
+    def __init__(
+        self, exchange: Exchange, tenant: Tenant, prepare: Callable[[JobSpec], JobSpec], *, bridge: Bridge
+    ) -> None:
+        super().__init__(exchange, tenant, prepare)
         self._bridge = bridge
 
     def watch(self, sweep: str, *, timeout: float | None = None) -> Iterator[SweepStatus]:

@@ -35,6 +35,7 @@ from gangline.model import (
     Timestamp,
     Usage,
 )
+from gangline.sdk.active_environment import in_active_environment
 from gangline.sdk.exchange import Exchange, body_of, deadline_of, query_of
 from gangline.sdk.http import HttpTransport
 from gangline.sdk.sweeps import Sweeps
@@ -66,6 +67,7 @@ class Client:
     ) -> None:
         settings = settings or Settings.load()
         context = settings.context if context is None and address is None else context
+        self._on_this_machine = address is None and not context and transport is None
         if context and transport is None:
             # A cluster is spoken to by this process itself, which costs imports that no other client needs.
             from gangline.sdk.context import ContextTransport
@@ -76,7 +78,7 @@ class Client:
         self._code_limit_bytes = settings.code_limit_mib * 2**20
         self._transport = transport or _transport(address, settings)
         self._exchange = Exchange(self._transport)
-        self.sweeps = Sweeps(self._exchange, self.tenant, self.send_code)
+        self.sweeps = Sweeps(self._exchange, self.tenant, self._prepared)
         self._ephemeral = False
         self._process = os.getpid()
 
@@ -88,7 +90,7 @@ class Client:
 
         transport = EmbeddedTransport(home=home, nodes=nodes)
         client = cls(context="", tenant=tenant, settings=transport.settings, transport=transport)
-        client._ephemeral = transport.temporary
+        client._ephemeral, client._on_this_machine = transport.temporary, True
         transport.before_exit(client.close)
         return client
 
@@ -124,12 +126,10 @@ class Client:
         """Submit a job and return it; doing so again with the same ``job_id`` returns the same job.
 
         A job that names no tenant belongs to the client's. A ``code`` directory is packed and sent first, unless the
-        service has the very same content already.
+        service has the very same content already. On the user's own service, or an embedded one, the job sees the
+        Python environment that is active here, as with the command line.
         """
-        if spec.code is not None and not str(spec.code).startswith(CODE_PREFIX):
-            spec = replace(spec, code=self.send_code(Path(spec.code)))
-        if spec.tenant == DEFAULT_TENANT:
-            spec = replace(spec, tenant=self.tenant)
+        spec = self._prepared(spec)
         query = query_of(id=job_id or f"j{os.urandom(7).hex()}", halted=halted)
         body = body_of(job_to_plain(spec))
         return self._exchange.ask(Job, "POST", ("tenants", spec.tenant, "jobs"), query, body)
@@ -350,9 +350,17 @@ class Client:
 
     # Within --------------------------------------------------------------------------------------------------
 
+    def _prepared(self, spec: JobSpec) -> JobSpec:
+        """Return a job, or the template of a sweep, as it is sent: with its tenant, its environment, its code there."""
+        if spec.code is not None and not str(spec.code).startswith(CODE_PREFIX):
+            spec = replace(spec, code=self.send_code(Path(spec.code)))
+        if spec.tenant == DEFAULT_TENANT:
+            spec = replace(spec, tenant=self.tenant)
+        return in_active_environment(spec, os.environ) if self._on_this_machine else spec
+
     def _acting_for(self, tenant: Tenant) -> Self:
         other = copy(self)
-        other.tenant, other.sweeps = tenant, Sweeps(self._exchange, tenant, self.send_code)
+        other.tenant, other.sweeps = tenant, Sweeps(self._exchange, tenant, self._prepared)
         return other
 
     def _delete_everything(self) -> None:

@@ -5,35 +5,29 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from gangline.dialects.native import sweep_to_plain
 from gangline.errors import NotFoundError
-from gangline.model import DEFAULT_TENANT, Tenant
+from gangline.model import JobSpec, Tenant
 from gangline.model.sweep import SweepSpec
 from gangline.sdk.exchange import Exchange, body_of, deadline_of, query_of
-from gangline.sdk.values import CODE_PREFIX
 from gangline.wire import SweepStatus
 
 
 class Sweeps:
     """Asks one service about the sweeps of one tenant; made by ``Client``."""
 
-    def __init__(self, exchange: Exchange, tenant: Tenant, send_code: Callable[[Path], str]) -> None:
+    def __init__(self, exchange: Exchange, tenant: Tenant, prepare: Callable[[JobSpec], JobSpec]) -> None:
         self._exchange = exchange
         self._tenant = tenant
-        self._send_code = send_code
+        self._prepare = prepare
 
     def submit(self, spec: SweepSpec, *, sweep_id: str | None = None) -> SweepStatus:
         """Submit a sweep and return it; the template's code is packed and sent once for all trials.
 
-        A sweep that names no tenant belongs to the client's.
+        A sweep that names no tenant belongs to the client's; the template is made ready as a job is.
         """
-        code = spec.template.code
-        if code is not None and not str(code).startswith(CODE_PREFIX):
-            spec = replace(spec, template=replace(spec.template, code=self._send_code(Path(code))))
-        if spec.tenant == DEFAULT_TENANT:
-            spec = replace(spec, template=replace(spec.template, tenant=self._tenant))
+        spec = replace(spec, template=self._prepare(spec.template))
         body = body_of(sweep_to_plain(spec))
         query = query_of(id=sweep_id or f"s{os.urandom(7).hex()}")
         return self._exchange.ask(SweepStatus, "POST", ("tenants", spec.tenant, "sweeps"), query, body)

@@ -39,7 +39,7 @@ def error_to_body(error: GanglineError) -> ErrorBody:
     travels as the nearest one of those, with the facts that this one takes.
     """
     known = next(cls for cls in type(error).__mro__ if cls.__module__ == errors.__name__)
-    taken = inspect.signature(known.__init__).parameters
+    taken = inspect.signature(known.__init__).parameters  # type: ignore[misc]  # of this very class
     facts = {name: value for name, value in vars(error).items() if name in taken}
     return ErrorBody(ErrorDetail(type=known.__name__, message=str(error), facts=facts))
 

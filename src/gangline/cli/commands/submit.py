@@ -1,7 +1,7 @@
 """``gangline submit``."""
 
-import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,7 @@ from gangline.cli import terminal
 from gangline.cli.connection import chosen_settings, connect, spoken
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.following import finish, follow
-from gangline.cli.job_sources import in_active_environment, jobs_from_files, jobs_from_options
+from gangline.cli.job_sources import here, jobs_from_files, jobs_from_options
 from gangline.cli.jobs import print_jobs
 from gangline.cli.options import Output, complete_files, job_files_option, output_option
 from gangline.dialects import Translation
@@ -147,8 +147,9 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
     """Submit jobs, and stay with them as long as is wanted; returns the exit code."""
     settings = chosen_settings(ctx)
     if not (settings.context or (ctx.find_root().obj or {}).get("server")):
-        jobs = tuple(replace(job, spec=in_active_environment(job.on_one_machine(), os.environ)) for job in jobs)
-    for note in (note for job in jobs for note in (*job.notes, *(() if settings.context else job.local_notes))):
+        specs = here([job.on_one_machine() for job in jobs])
+        jobs = tuple(replace(job, spec=spec) for job, spec in zip(jobs, specs, strict=True))
+    for note in _notes(jobs, on_cluster=bool(settings.context)):
         terminal.say(f"note: {note}")
     if how.dry_run:
         _print_requests([job.spec for job in jobs], settings, how.output)
@@ -177,6 +178,14 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
     first = submitted[0]
     terminal.say(f"follow it with: {spoken(ctx, 'logs -f', first.name, tenant=first.spec.tenant)}")
     return 0
+
+
+def _notes(jobs: Sequence[Translation], *, on_cluster: bool) -> Iterable[str]:
+    """What the jobs' dialects could not express; what holds for many jobs is said once, with their number."""
+    said = Counter(
+        note for job in jobs for note in dict.fromkeys((*job.notes, *(() if on_cluster else job.local_notes)))
+    )
+    return (note if count == 1 else f"{note} ({count} jobs)" for note, count in said.items())
 
 
 def _print_requests(jobs: Sequence[JobSpec], settings: Settings, output: str) -> None:

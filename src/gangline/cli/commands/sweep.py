@@ -1,6 +1,5 @@
 """``gangline sweep``."""
 
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from gangline.cli import table, terminal, words
 from gangline.cli.connection import chosen_settings, connect, spoken
 from gangline.cli.curves import Against, Curve, curve_of
 from gangline.cli.documents import json_text, yaml_text
-from gangline.cli.job_sources import in_active_environment
+from gangline.cli.job_sources import here
 from gangline.cli.options import Output, complete_files, output_option, tenant_option
 from gangline.cli.sweep_following import finish_sweep, follow_sweep
 from gangline.cli.sweep_table import (
@@ -198,7 +197,7 @@ def _read(ctx: click.Context, file: str, name: str | None, tenant: str | None) -
     if tenant or template.tenant == DEFAULT_TENANT:
         template = replace(template, tenant=Tenant(tenant or settings.tenant))
     if not (settings.context or chosen.get("server")):
-        template = in_active_environment(template, os.environ)
+        (template,) = here([template])
     return replace(spec, name=name or spec.name, template=replace(template, name=name or spec.name))
 
 
