@@ -1,13 +1,21 @@
 """Submitting: from Python as from the shell, many jobs at once, and what does not go together."""
 
 import os
+import select
+import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gangline.cli.patient_client import PatientClient
+from gangline.errors import UnreachableError
 from gangline.model.sweep import Parameter, SweepSpec
 from gangline.sdk import Client
+from gangline.sdk.background import ensure_service, running_process, stop_service
+from gangline.sdk.http import HttpAnswer, HttpTransport
+from gangline.sdk.transport import Request
 from gangline.testing.builders import make_role, make_spec
 from tests.cli.conftest import Here, Shell
 
@@ -49,3 +57,60 @@ def test_what_holds_for_many_jobs_of_a_file_is_said_once(
     assert "note:" in said
     assert len(said.splitlines()) == len(set(said.splitlines())) < 10, said
     assert "(50 jobs)" in said
+
+
+def test_code_and_no_code_do_not_go_together(here: Here) -> None:
+    code, _, said = here("submit", "--dry-run", "--code", ".", "--no-code", "--", "true")
+    assert (code, said) == (2, "error: --code: it does not go with --no-code; expected one of the two\n")
+
+
+class DyingTransport(HttpTransport):
+    """Reaches a service that is killed when it has recorded what it was sent, before its answer arrives."""
+
+    def __init__(self, address: str, dies: Callable[[], None]) -> None:
+        super().__init__(address)
+        self._dies: Callable[[], None] | None = dies
+
+    def send(self, request: Request) -> HttpAnswer:
+        answer = super().send(request)
+        if request.method == "POST" and (dies := self._dies) is not None:
+            self._dies = None
+            answer.close()
+            dies()
+            raise UnreachableError("the connection broke")
+        return answer
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("what", ["job", "sweep"])
+def test_a_submission_outlives_its_service_and_makes_one_job(
+    fresh_shell: Shell, monkeypatch: pytest.MonkeyPatch, how: str, what: str
+) -> None:
+    settings, started = fresh_shell.settings, ensure_service(fresh_shell.settings)
+
+    def dies() -> None:
+        process = running_process(settings)
+        assert process is not None
+        if how == "stopped":
+            stop_service(settings)
+        else:
+            handle = os.pidfd_open(process)
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            select.select([handle], [], [])
+            os.close(handle)
+
+    monkeypatch.setattr("gangline.sdk.client.HttpTransport", lambda address: DyingTransport(address, dies))
+    client = PatientClient(started, settings=settings, start=lambda: ensure_service(settings))
+    spec = make_spec(name="once", roles=(make_role(command=("true",)),))
+    if what == "job":
+        client.submit(spec)
+    else:
+        client.sweeps.submit(SweepSpec(name="once", template=spec, parameters=(Parameter("rate", ("1",)),)))
+        client.sweeps.wait("once", timeout=60)
+    assert [job.name for job in client.list()] == (["once"] if what == "job" else ["once-0"])
+
+
+def test_a_submission_to_an_address_where_nobody_is_ends_at_once(here: Here, tmp_path: Path) -> None:
+    code, _, said = here("--server", f"unix:{tmp_path}/nobody", "submit", "--", "true")
+    assert code == 6
+    assert "waiting" not in said

@@ -1,6 +1,7 @@
 """From the options of a command to a client."""
 
 from dataclasses import replace
+from functools import partial
 
 import click
 
@@ -42,8 +43,8 @@ def connect(ctx: click.Context, *, tenant: str | None = None) -> Client:
         return _cluster_client(root, settings, tenant or settings.tenant)
     if server := chosen.get("server"):
         return PatientClient(server, tenant=tenant, settings=settings)
-    address = ensure_service(settings, say=say)
-    return PatientClient(address, tenant=tenant, settings=settings, revive=lambda: _revive(settings))
+    start = partial(ensure_service, settings, say=say)
+    return PatientClient(start(), tenant=tenant, settings=settings, revive=lambda: _revive(settings), start=start)
 
 
 def chosen_context(ctx: click.Context, given: str | None = None) -> str:

@@ -24,6 +24,8 @@ _OVERRULES = ("name", "queue", "priority", "tenant", "labels", "env")
 
 def jobs_from_options(words: tuple[str, ...], given: Given, settings: Settings) -> tuple[Translation, ...]:
     """Build the job that the short form means."""
+    if "code" in given and "no_code" in given:
+        raise InvalidInputError("it does not go with --no-code", field="--code", expected="one of the two")
     known = {item.name for item in fields(ShortForm)}
     arguments = {"tenant": settings.tenant, **{name: value for name, value in given.items() if name in known}}
     arguments["labels"] = pairs(_tuple(given.get("labels")), "--label")

@@ -1,19 +1,24 @@
-"""The command line's client: the client of the SDK, whose streams outlive a restart of the service."""
+"""The command line's client: the client of the SDK, whose streams and submissions outlive a restart of the service."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from gangline.cli import terminal
 from gangline.cli.reconnecting import Bridge, unbroken
-from gangline.errors import NotFoundError
-from gangline.model import Job, JobId, JobSpec, Phase, ReplicaId, Tenant, Timestamp
+from gangline.errors import NotFoundError, UnreachableError
+from gangline.model import Job, JobId, JobSpec, Phase, ReplicaId, Timestamp
+from gangline.model.sweep import SweepSpec
 from gangline.sdk import Change, Client, LogLine, SweepStatus
-from gangline.sdk.exchange import Exchange, deadline_of
-from gangline.sdk.sweeps import Sweeps
+from gangline.sdk.client import new_job_id
+from gangline.sdk.exchange import deadline_of
+from gangline.sdk.sweeps import Sweeps, new_sweep_id
 from gangline.settings import Settings
+
+T = TypeVar("T")
 
 _DISORDER_SECONDS = 60.0
 """Lines of different replicas reach us out of the order of their times by less than this."""
@@ -69,7 +74,8 @@ class LogMarks:
 class PatientClient(Client):
     """A client that waits for its service where streams break, and goes on without losing or repeating anything.
 
-    ``revive`` is called before each question whether the service is back, and may start it.
+    ``revive`` is called before each question whether the service is back, and may start it; so is ``start``, where a
+    submission waits: whoever submits wants a service, also in place of one that was stopped just now.
     """
 
     def __init__(
@@ -80,10 +86,32 @@ class PatientClient(Client):
         tenant: str | None = None,
         settings: Settings | None = None,
         revive: Callable[[], None] = lambda: None,
+        start: Callable[[], object] | None = None,
     ) -> None:
         super().__init__(address, context=context, tenant=tenant, settings=settings)
         self._bridge = Bridge(revive)
-        self.sweeps = _PatientSweeps(self._exchange, self.tenant, self._prepared, bridge=self._bridge)
+        self._starts = start is not None
+        self._submissions = Bridge(start or revive)
+        self.sweeps = _PatientSweeps(self, self._bridge)
+
+    def submit(self, spec: JobSpec, *, job_id: str | None = None, halted: bool = False) -> Job:
+        """Submit a job once, however often that takes: the id is chosen here."""
+        job_id = job_id or new_job_id()
+        return self.patiently(lambda: Client.submit(self, spec, job_id=job_id, halted=halted))
+
+    def put_object(self, document: str) -> None:
+        """Keep a ConfigMap or a Secret; see Client."""
+        self.patiently(lambda: Client.put_object(self, document))
+
+    def patiently(self, act: Callable[[], T]) -> T:
+        """Do what may be done twice, and do it again when the service dies meanwhile."""
+        try:
+            return act()
+        except UnreachableError as error:
+            if not self._starts and isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
+                raise  # nobody was there in the first place: an address may be wrong
+            self._submissions.cross(error, self.version)
+        return self._submissions.retry(act, self.version)
 
     def watch(self, job: str, *, timeout: float | None = None) -> Iterator[Change]:
         """Return a job as it is and after every change, and as it is once more after each gap, until it is gone."""
@@ -200,11 +228,15 @@ class PatientClient(Client):
 class _PatientSweeps(Sweeps):
     """The sweeps of a patient client."""
 
-    def __init__(
-        self, exchange: Exchange, tenant: Tenant, prepare: Callable[[JobSpec], JobSpec], *, bridge: Bridge
-    ) -> None:
-        super().__init__(exchange, tenant, prepare)
+    def __init__(self, client: PatientClient, bridge: Bridge) -> None:
+        super().__init__(client._exchange, client.tenant, client._prepared)  # noqa: SLF001  # a part of it
+        self._client = client
         self._bridge = bridge
+
+    def submit(self, spec: SweepSpec, *, sweep_id: str | None = None) -> SweepStatus:
+        """Submit a sweep once, however often that takes: the id is chosen here."""
+        sweep_id = sweep_id or new_sweep_id()
+        return self._client.patiently(lambda: Sweeps.submit(self, spec, sweep_id=sweep_id))
 
     def watch(self, sweep: str, *, timeout: float | None = None) -> Iterator[SweepStatus]:
         """Return a sweep as it is and after every change, and as it is once more after each gap, until it is gone."""

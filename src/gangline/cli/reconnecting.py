@@ -25,7 +25,7 @@ class Bridge:
     ``revive`` is called before each question whether the service is back, and may start it.
     """
 
-    def __init__(self, revive: Callable[[], None], *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, revive: Callable[[], object], *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._revive = revive
         self._patience_seconds = patience_seconds
         self._lock = threading.Lock()
@@ -58,6 +58,14 @@ class Bridge:
             if self._told:
                 self._told = False
                 say("the service answers again")
+
+    def retry(self, act: Callable[[], T], ask: Callable[[], object]) -> T:
+        """Do what may be done twice until it was answered once; ``ask`` finds out whether the service is back."""
+        while True:
+            try:
+                return act()
+            except UnreachableError as error:
+                self.cross(error, ask)
 
     def _tell(self, error: UnreachableError) -> None:
         if not self._told:

@@ -130,7 +130,7 @@ class Client:
         Python environment that is active here, as with the command line.
         """
         spec = self._prepared(spec)
-        query = query_of(id=job_id or f"j{os.urandom(7).hex()}", halted=halted)
+        query = query_of(id=job_id or new_job_id(), halted=halted)
         body = body_of(job_to_plain(spec))
         return self._exchange.ask(Job, "POST", ("tenants", spec.tenant, "jobs"), query, body)
 
@@ -395,6 +395,11 @@ class Client:
                 yield self.get(job_id)
             except NotFoundError:
                 continue  # another tenant's, or gone since it was measured
+
+
+def new_job_id() -> str:
+    """Choose the id of a new job."""
+    return f"j{os.urandom(7).hex()}"
 
 
 def _transport(address: str | None, settings: Settings) -> Transport:

@@ -29,7 +29,7 @@ class Sweeps:
         """
         spec = replace(spec, template=self._prepare(spec.template))
         body = body_of(sweep_to_plain(spec))
-        query = query_of(id=sweep_id or f"s{os.urandom(7).hex()}")
+        query = query_of(id=sweep_id or new_sweep_id())
         return self._exchange.ask(SweepStatus, "POST", ("tenants", spec.tenant, "sweeps"), query, body)
 
     def list(self) -> tuple[SweepStatus, ...]:
@@ -69,3 +69,8 @@ class Sweeps:
 
     def _path(self, *below: str) -> tuple[str, ...]:
         return ("tenants", self._tenant, "sweeps", *below)
+
+
+def new_sweep_id() -> str:
+    """Choose the id of a new sweep."""
+    return f"s{os.urandom(7).hex()}"
