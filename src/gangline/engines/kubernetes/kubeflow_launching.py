@@ -18,11 +18,10 @@ from gangline.engines.kubernetes.kubeflow_pods import (
     kubeflow_services,
     our_annotations,
     our_labels,
-    owner_to_plain,
 )
 from gangline.engines.kubernetes.launch_order import lasting_addresses
 from gangline.engines.kubernetes.names import ReplicaKey, replica_of
-from gangline.engines.kubernetes.pod import Plain
+from gangline.engines.kubernetes.pod import Plain, owner_to_plain
 from gangline.engines.kubernetes.refusals import Refusal, RefusedError
 from gangline.engines.kubernetes.watch import ClusterView
 from gangline.kube import (

@@ -21,7 +21,7 @@ from gangline.dialects.kubeflow import (
 )
 from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.names import Part
-from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER, OWN_HOST, Plain, joined, variables
+from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER, OWN_HOST, Plain, joined, owner_to_plain, variables
 from gangline.kube import OwnerReference
 from gangline.model import Clean, Framework, Gang, GangReplica, ReplicaId, RoleName
 
@@ -90,18 +90,6 @@ class KubeflowGang:
         """Our labels of what all replicas share, by which it is found again."""
         job = names.job_labels(self.controller, self.gang.id.job_id)
         return {**job, names.JOB: self.gang.spec.name, names.PART: part}
-
-
-def owner_to_plain(owner: OwnerReference) -> Plain:
-    """Point to the job object as its controller: garbage collection and foreign tools follow it."""
-    return {
-        "apiVersion": owner.api_version,
-        "kind": owner.kind,
-        "name": owner.name,
-        "uid": owner.uid,
-        "controller": True,
-        "blockOwnerDeletion": owner.block_owner_deletion,
-    }
 
 
 def our_labels(job: KubeflowGang, replica: GangReplica) -> dict[str, str]:

@@ -107,10 +107,20 @@ def owned_metadata(name: str, namespace: str, labels: Mapping[str, str], owner: 
     """Write the metadata of something that belongs to a job."""
     metadata: Plain = {"name": name, "namespace": namespace, "labels": dict(labels)}
     if owner is not None:
-        metadata["ownerReferences"] = [
-            {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
-        ]
+        metadata["ownerReferences"] = [owner_to_plain(owner)]
     return metadata
+
+
+def owner_to_plain(owner: OwnerReference) -> Plain:
+    """Point to the job object as its controller: garbage collection follows it, and ``kubectl drain`` asks for it."""
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": owner.block_owner_deletion,
+    }
 
 
 def _metadata(order: PodOrder, given: Plain) -> Plain:
