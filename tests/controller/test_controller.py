@@ -24,10 +24,12 @@ from gangline.model import (
     PlacementRule,
     Policy,
     ReplicaId,
+    ReplicaState,
     Resources,
     RoleName,
     Timestamp,
 )
+from gangline.scheduling import Constraint, terminating_gang
 from gangline.storage.interface import JobQuery
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import START, FakeClock, make_job, make_node, make_role
@@ -404,6 +406,35 @@ async def test_a_job_is_placed_where_its_engine_keeps_it_and_its_record_does_not
     job = await world.job()
     assert {status.node for status in job.replicas} == {"node-2"}
     assert job.spec.placement.node_selector == {}
+
+
+class ReleasingEngine(ScriptedEngine):
+    """Whose nodes hold on to every replica that has ended, until told otherwise."""
+
+    held = True
+
+    def terminating(self, jobs: Collection[Job]) -> Collection[Job]:
+        ended = [job for job in jobs if job.finished and self.held]
+        return [
+            terminating_gang(job, [replace(each, state=ReplicaState.RUNNING) for each in job.replicas]) for job in ended
+        ]
+
+
+async def test_a_place_is_given_away_when_its_node_has_released_it() -> None:
+    engine = ReleasingEngine([make_node(cpu=1)])
+    world = World(engine=engine)
+    await world.submit(make_job())
+    await world.submit(make_job(job_id="job-2", name="second"))
+    await world.tell(world.news(e.ReplicaExited, await world.job(), replica=WORKER, exit_code=0))
+    assert (await world.job()).phase is Phase.COMPLETED
+    assert (await world.job("job-2")).phase is Phase.QUEUED
+    why = world.controller.explanation(JobId("job-2"))
+    assert why is not None
+    assert (why.constraint, why.holders) == (Constraint.TERMINATING, (JobId("job-1"),))
+    engine.held = False
+    world.controller.hear(NodesChanged())
+    await world.settle()
+    assert (await world.job("job-2")).phase is Phase.STARTING
 
 
 async def test_one_job_that_cannot_be_handled_does_not_stop_the_others() -> None:

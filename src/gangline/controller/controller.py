@@ -19,7 +19,7 @@ from gangline.controller.deciding import Decider
 from gangline.controller.feed import ChangeFeed
 from gangline.controller.lanes import Lanes
 from gangline.controller.postponed import Postponed
-from gangline.engines.interface import Confining, Engine, EngineEvent, NodesChanged
+from gangline.engines.interface import Confining, Engine, EngineEvent, NodesChanged, Releasing
 from gangline.errors import (
     InvalidTransitionError,
     NotFoundError,
@@ -353,6 +353,8 @@ class Controller:
         jobs = self._contenders(now)
         if isinstance(self._engine, Confining):
             jobs = await self._engine.confine(tuple(jobs))
+        if isinstance(self._engine, Releasing) and (going := self._engine.terminating(jobs)):
+            jobs = (*jobs, *going)
         decision = self._decider.decide(jobs, nodes=nodes, queues=queues, now=now)
         self._explanations = dict(decision.explanations)
         self._inbox.extend(_decision_to_events(decision, now))

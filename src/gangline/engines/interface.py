@@ -111,6 +111,18 @@ class Confining(Protocol):
 
 
 @runtime_checkable
+class Releasing(Protocol):
+    """An engine whose machines are free only some time after the record of a replica says that it has ended."""
+
+    def terminating(self, jobs: Collection[Job]) -> Collection[Job]:
+        """Return what still occupies nodes though none of these jobs counts on it, as ``terminating_gang`` shows it.
+
+        Called before a scheduling cycle with all jobs that hold machines. NodesChanged says when one of them is gone.
+        """
+        ...
+
+
+@runtime_checkable
 class Saboteur(Protocol):
     """An engine that can also do damage on request: what fault drills need and nothing else uses."""
 

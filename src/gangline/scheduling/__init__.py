@@ -10,6 +10,7 @@ from gangline.scheduling.explanation import Constraint, Excluded, Explanation
 from gangline.scheduling.memory import Memory
 from gangline.scheduling.policies import BUILT_IN, DEFAULT_POLICIES, Policies, policies_from
 from gangline.scheduling.snapshot import Snapshot, take_snapshot
+from gangline.scheduling.terminating import terminating_gang
 
 __all__ = [
     "BUILT_IN",
@@ -28,4 +29,5 @@ __all__ = [
     "decide",
     "policies_from",
     "take_snapshot",
+    "terminating_gang",
 ]

@@ -183,7 +183,9 @@ class _Cycle:
 
     def _making_room(self, turn: Turn, why: Explanation) -> Explanation:
         givers = self.room.givers(turn.gang.job.id)[:HOLDERS_SHOWN]
-        return replace(why, constraint=Constraint.MAKING_ROOM, holders=givers, predicted_start=self.floor.at)
+        over = self.room.only_terminating(turn.gang.job.id)
+        constraint = Constraint.TERMINATING if over else Constraint.MAKING_ROOM
+        return replace(why, constraint=constraint, holders=givers, predicted_start=self.floor.at)
 
     def _over(self, branch: Branch, missing: dict[str, int]) -> Explanation:
         """The queue (or one above it) is at its ceiling."""
@@ -198,7 +200,7 @@ class _Cycle:
         return self._held_back(Constraint.QUEUE_LIMIT, closed[0][0], missing)
 
     def _held_back(self, constraint: Constraint, branch: Branch, missing: dict[str, int]) -> Explanation:
-        holders = sorted(held.job.id for held in self.snapshot.held.values() if self._inside(held, branch))
+        holders = sorted({held.owner for held in self.snapshot.held.values() if self._inside(held, branch)})
         return Explanation(
             constraint=constraint,
             queue=branch.queue.name,

@@ -33,6 +33,8 @@ class Constraint(StrEnum):
     """It fits, but would delay the gang that is first in line."""
     MAKING_ROOM = "making-room"
     """Others are being stopped for it."""
+    TERMINATING = "terminating"
+    """Others have ended, and their nodes have not released yet what they held."""
     DEFECT = "defect"
     """The scheduler fails on it, so it is left out of its decisions."""
 
@@ -117,6 +119,7 @@ _REASONS: Mapping[Constraint, Callable[[Explanation], str]] = {
     Constraint.NEIGHBOURS: lambda why: "No node with room for it has the company that it wants, and no other.",
     Constraint.RESERVATION: lambda why: f"It would delay '{why.behind}', which is first in line.",
     Constraint.MAKING_ROOM: lambda why: "Others are being stopped to make room for it.",
+    Constraint.TERMINATING: lambda why: "It waits for its nodes to release what others held there.",
     Constraint.DEFECT: lambda why: (
         "The scheduler fails on it, which is a defect of Gangline; the service's log has the details. "
         "It is looked at again when it is changed."

@@ -15,6 +15,7 @@ from gangline.scheduling.draft import Draft, Need
 from gangline.scheduling.measure import Measure
 from gangline.scheduling.shapes import Demand, Shape, demand_of
 from gangline.scheduling.table import Ints, NodeTable
+from gangline.scheduling.terminating import is_terminating, owner_of
 
 HOLDING_STATES = frozenset({ReplicaState.PENDING, ReplicaState.RUNNING, ReplicaState.BACKING_OFF})
 """A replica in these occupies its share of a node; one that ended or is lost has given it back."""
@@ -62,6 +63,11 @@ class Held:
     resizable: bool
     launched_at: Timestamp
     amounts: Ints = field(compare=False)
+
+    @property
+    def owner(self) -> JobId:
+        """The job that people know it by."""
+        return owner_of(self.job.id)
 
     def role(self, name: RoleName) -> HeldRole:
         """The replicas of one role."""
@@ -269,7 +275,8 @@ def _hold(holdings: Holdings, draft: Draft, gang: Held) -> Held:
         need = holdings.need(role.shape)
         where = tuple(row for _, row, _ in members)
         slots = draft.take_each(need, where, [slot for _, _, slot in members])
-        amounts += holdings.measure.of_rows(need.row, where)
+        if not is_terminating(gang.job.id):
+            amounts += holdings.measure.of_rows(need.row, where)
         indexes = tuple(index for index, _, _ in members)
         roles.append(HeldRole(role=role.role, shape=role.shape, indexes=indexes, rows=where, slots=slots))
     return Held(**_facts(gang.job), demand=gang.demand, roles=tuple(roles), amounts=amounts)

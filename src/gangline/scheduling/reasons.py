@@ -137,8 +137,8 @@ class Reasons:
             if len(found) == HOLDERS_SHOWN:
                 break
             if any(allowed[row] for role in gang.roles for row in role.rows):
-                found.append(gang.job.id)
-        return tuple(found)
+                found.append(gang.owner)
+        return tuple(dict.fromkeys(found))
 
     def _helps(self, demand: Demand, short: Shortfall, allowed: Bools | None) -> Iterator[str]:
         """What would let it start; each of these has been tried out."""

@@ -146,8 +146,8 @@ class Floor:
         return at
 
     def releasing(self) -> list[Held]:
-        """Gangs that are on their way out already."""
-        return list(self.snapshot.holdings.releasing)
+        """Gangs that are on their way out already and still hold something."""
+        return [held for held in self.snapshot.holdings.releasing if any(role.rows for role in held.roles)]
 
     def by_end(self) -> list[Held]:
         """Everybody who holds machines, those who will be gone first first."""

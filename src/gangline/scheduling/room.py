@@ -12,6 +12,7 @@ from gangline.scheduling.preemption import Attempt, Plan
 from gangline.scheduling.quota import Branch, QueueTree
 from gangline.scheduling.reservation import Floor
 from gangline.scheduling.table import Bools, Ints
+from gangline.scheduling.terminating import is_terminating
 from gangline.scheduling.victims import Pool, Unit
 
 NOMINATION_SECONDS = 900.0
@@ -53,7 +54,13 @@ class Room:
         """Whose machines a gang waits for: those stopped or shrunk for it, else those that are leaving anyway."""
         orders: list[Eviction | Shrink] = [*self.evictions, *self.shrinks]
         asked = tuple(order.job_id for order in orders if order.beneficiary == job_id)
-        return asked or tuple(held.job.id for held in self._leaving)
+        return asked or tuple(dict.fromkeys(held.owner for held in self._leaving))
+
+    def only_terminating(self, job_id: JobId) -> bool:
+        """Whether all that a gang waits for has ended, and only its nodes have not released it yet."""
+        orders: list[Eviction | Shrink] = [*self.evictions, *self.shrinks]
+        asked = any(order.beneficiary == job_id for order in orders)
+        return not asked and all(is_terminating(held.job.id) for held in self._leaving)
 
     def on_nodes(self, turn: Turn, allowed: Bools | None, forced: tuple[Unit, ...] = ()) -> bool:
         """Keep a place for the gang out of what is being, or can be, given up. False when there is none.

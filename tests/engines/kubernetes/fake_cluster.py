@@ -44,6 +44,8 @@ class FakeCluster:
         self.dead = False
         self.withholds_addresses = False
         """Whether pods start without an address, until ``give_address``."""
+        self.refuses: list[str] = []
+        """Why the kubelet turns away the next pods that come, one word for each."""
         self.says: list[bytes] = []
         """What the log of every pod holds after its name."""
         self._addresses = itertools.count(1)
@@ -190,7 +192,7 @@ class FakeCluster:
 
     def _put(self, plural: str, name: str, body: dict[str, Any], resource: Resource[Any] | None = None) -> None:
         metadata = {
-            "uid": f"uid-{name}",
+            "uid": f"uid-{name}-{next(self._versions)}",
             "creationTimestamp": NOW,
             **body["metadata"],
             "resourceVersion": str(next(self._versions)),
@@ -201,6 +203,8 @@ class FakeCluster:
             running = [{"name": container.get("name", "main"), "state": state} for container in containers]
             address = "" if self.withholds_addresses else f"10.0.0.{next(self._addresses)}"
             body["status"] = {"phase": "Running", "podIP": address, "containerStatuses": running}
+            if self.refuses:
+                body["status"] = {"phase": "Failed", "reason": self.refuses.pop(0), "message": "full"}
         self.objects[plural, name] = {**body, "metadata": metadata}
         if resource is not None:
             self._tell(resource, Applied(self._read(resource, name)))

@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from gangline.engines.kubernetes import KubernetesEngine
+from gangline.engines.kubernetes.readmission import pause_before
 from gangline.kube import NODES, PODS, PRIORITY_CLASSES, ForbiddenError, Resource
-from gangline.lifecycle.events import GangStopped, ReplicaLost
+from gangline.lifecycle.events import GangStopped, ReplicaLost, ReplicaStarted
 from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, Resources
 from gangline.testing.builders import FakeClock, make_role, make_spec
 from gangline.testing.engine_suite import NewsReader
@@ -65,6 +68,54 @@ async def test_a_refused_place_counts_as_taken_for_a_while(cluster: FakeCluster,
     assert lost.message == "node-0 refused it: full"
     assert (await engine.nodes())[0].foreign.cpu_millis == 3000
     await news.close()
+
+
+async def test_a_pod_that_its_node_has_no_room_for_yet_is_created_again_in_its_place(
+    cluster: FakeCluster, engine: KubernetesEngine
+) -> None:
+    news = NewsReader(engine)
+    cluster.refuses = ["OutOfcpu"]
+    await engine.run(make_gang())
+    started = await news.wait_for(ReplicaStarted, count=2)
+    assert {event.replica.index for event in started} == {0, 1}
+    assert [name for plural, name in cluster.created if plural == "pods"].count(min(cluster.pods())) == 2
+    assert {pod["spec"]["nodeName"] for pod in cluster.pods().values()} == {"node-0"}
+    assert (await engine.nodes())[0].foreign.cpu_millis == 0
+    assert not news.of(ReplicaLost)
+    await news.close()
+
+
+async def test_a_pod_whose_labels_no_longer_suit_its_node_is_lost_at_once(
+    cluster: FakeCluster, engine: KubernetesEngine
+) -> None:
+    news = NewsReader(engine)
+    cluster.refuses = ["NodeAffinity"]
+    await engine.run(make_gang())
+    await news.wait_for(ReplicaLost)
+    await news.close()
+
+
+async def test_a_new_controller_tries_a_refused_pod_again_and_reports_no_loss(cluster: FakeCluster) -> None:
+    first = KubernetesEngine(cluster, clock=FakeClock())
+    cluster.refuses = ["OutOfcpu"]
+    await first.run(make_gang())
+    await settled()
+    await first.close()
+    second = KubernetesEngine(cluster, clock=FakeClock())
+    news = NewsReader(second)
+    await second.nodes()
+    await settled()
+    await second.run(make_gang())
+    await news.wait_for(ReplicaStarted, count=2)
+    assert not news.of(ReplicaLost)
+    await news.close()
+    await second.close()
+
+
+@pytest.mark.parametrize(("tries", "want"), [(0, True), (1, True), (6, True), (7, False), (100, False)], ids=str)
+def test_a_refused_pod_is_tried_again_for_a_while(tries: int, want: bool) -> None:
+    assert (pause_before(tries) is not None) == want
+    assert sum(pause for each in range(8) if (pause := pause_before(each)) is not None) < 20
 
 
 async def test_a_removed_node_loses_its_replicas(cluster: FakeCluster, engine: KubernetesEngine) -> None:

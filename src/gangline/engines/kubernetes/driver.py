@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 
-from gangline.engines.interface import Confining, Engine, EngineEvent, LogQuery
+from gangline.engines.interface import Confining, Engine, EngineEvent, LogQuery, Releasing
 from gangline.engines.kubernetes.company import Companionship, Realm
 from gangline.engines.kubernetes.confining import Confinement
 from gangline.engines.kubernetes.errands import Errands
 from gangline.engines.kubernetes.foreign.binding import Binder
 from gangline.engines.kubernetes.foreign.pod_jobs import ControllerLink, PodJobs
 from gangline.engines.kubernetes.foreign.service import ForeignPods
-from gangline.engines.kubernetes.gangs import Gangs
+from gangline.engines.kubernetes.gangs import Gangs, GangState
 from gangline.engines.kubernetes.launching import Launcher, Owners
 from gangline.engines.kubernetes.listening import Listener
 from gangline.engines.kubernetes.logs import LogReader
@@ -23,9 +23,11 @@ from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.orders import Orders
 from gangline.engines.kubernetes.outbox import Outbox
 from gangline.engines.kubernetes.outputs import OutputStore
+from gangline.engines.kubernetes.readmission import Readmission
 from gangline.engines.kubernetes.removal import Remover
 from gangline.engines.kubernetes.reporting import Reporter
 from gangline.engines.kubernetes.staging import check_data
+from gangline.engines.kubernetes.terminating import Terminating
 from gangline.engines.kubernetes.usage import measure
 from gangline.engines.kubernetes.watch import ClusterView, Watcher
 from gangline.kube import KubeClient, Pod
@@ -99,6 +101,7 @@ class KubernetesEngine:
             namespace_of=realm.namespace_of,
             changed=self._outbox.nodes_changed,
         )
+        self._terminating = Terminating(self.view)
         self._wire(clock, concurrency)
 
     def _wire(self, clock: Clock, concurrency: int) -> None:
@@ -116,6 +119,7 @@ class KubernetesEngine:
             remover=self._remover,
             binder=binder,
             listener=Listener(self._client, self._errands, report=tell, concurrency=concurrency),
+            readmission=Readmission(self.view, self._remover, self._errands, run=self._run_again),
             clock=clock,
         )
         self._orders = Orders(
@@ -135,6 +139,9 @@ class KubernetesEngine:
     def _pod_changed(self, key: ReplicaKey, pod: Pod, gone: bool) -> None:  # noqa: FBT001  # the view's callback
         self._reporter.pod_changed(key, pod, gone=gone)
 
+    async def _run_again(self, state: GangState) -> None:
+        await self._orders.run(state)
+
     def _node_lost(self, name: str) -> None:
         self._reporter.node_lost(name)
 
@@ -148,6 +155,10 @@ class KubernetesEngine:
         """Keep jobs to what their pods' templates and volumes leave of the nodes; see Confining."""
         await self._watcher.synced()
         return await self._confinement.confine(self._companionship.complete(jobs))
+
+    def terminating(self, jobs: Collection[Job]) -> Collection[Job]:
+        """Show what pods still hold after their end; see Releasing."""
+        return self._terminating.of(jobs)
 
     async def run(self, gang: Gang) -> None:
         """Make the gang's replicas exist exactly as listed; see Engine."""
@@ -217,3 +228,4 @@ class KubernetesEngine:
 
 _conforms: type[Engine] = KubernetesEngine
 _confines: type[Confining] = KubernetesEngine
+_releases: type[Releasing] = KubernetesEngine

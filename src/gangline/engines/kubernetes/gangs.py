@@ -34,6 +34,10 @@ class GangState:
     """Pods we asked to go."""
     kept: set[ReplicaKey] = field(default_factory=set)
     """Pods that stay when the attempt has ended, to be looked at."""
+    refusals: dict[ReplicaKey, int] = field(default_factory=dict)
+    """How often a kubelet turned a replica's pod away and it was tried again."""
+    replaced: set[str] = field(default_factory=set)
+    """Refused pods, by uid, in whose place another is created: what becomes of them is no news."""
     collected: set[ReplicaKey] = field(default_factory=set)
     """Pods whose log is kept or being kept."""
     told: set[tuple[ReplicaKey | None, str]] = field(default_factory=set)

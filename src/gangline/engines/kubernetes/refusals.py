@@ -69,6 +69,15 @@ NODE_REFUSALS = frozenset(
 """With ``OutOf...``: what a kubelet says when the place it was promised is no longer there."""
 
 
+_PASSING = frozenset({"NodePorts", "UnexpectedAdmissionError", "TopologyAffinityError"})
+"""Those of them that a pod which is still going may be the cause of: it has the port or the device."""
+
+
+def is_passing_refusal(reason: str) -> bool:
+    """Whether a kubelet may have turned the pod away only because it had not released yet what another pod held."""
+    return reason.startswith("OutOf") or reason in _PASSING
+
+
 def is_node_refusal(reason: str) -> bool:
     """Whether a kubelet turned the pod away because its place was taken meanwhile."""
     return reason.startswith("OutOf") or reason in NODE_REFUSALS

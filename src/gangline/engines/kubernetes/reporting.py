@@ -16,6 +16,7 @@ from gangline.engines.kubernetes.listening import Listener
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.news import Circumstances, pod_news, refused_by_node, replica_lost
 from gangline.engines.kubernetes.outbox import Outbox
+from gangline.engines.kubernetes.readmission import Readmission
 from gangline.engines.kubernetes.refusals import Refusal
 from gangline.engines.kubernetes.removal import Remover, may_outlive
 from gangline.engines.kubernetes.starts import Starts
@@ -51,6 +52,7 @@ class Reporter:
         remover: Remover,
         binder: Binder,
         listener: Listener,
+        readmission: Readmission,
         clock: Clock,
     ) -> None:
         self._client = client
@@ -61,6 +63,7 @@ class Reporter:
         self._remover = remover
         self._binder = binder
         self._listener = listener
+        self._readmission = readmission
         self._clock = clock
         self._starts = Starts(outbox.tell)
         self._refused: dict[str, tuple[float, Resources]] = {}
@@ -77,6 +80,8 @@ class Reporter:
         state = self._gangs.state(key.gang_id)
         if not state.ordered and may_outlive(pod):
             return  # it is heard when somebody orders its gang; most likely its job ended long ago
+        if self._readmission.takes(state, key, pod, gone=gone):
+            return
         state.seen.add(key)
         state.changed.set()
         if state.taking_down is not None and not gone and key not in state.leaving | state.kept:

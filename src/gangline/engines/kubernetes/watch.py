@@ -5,6 +5,7 @@ change costs the same however many pods there are.
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
@@ -62,6 +63,8 @@ class ClusterView:
         self.outsiders = Outsiders()
         """Pods that run and are no replicas."""
         self._gangs: dict[GangId, dict[ReplicaKey, Pod]] = {}
+        self._changes: dict[GangId, int] = {}
+        self._numbers = itertools.count(1)
         self._shares: dict[tuple[str, str], _Share] = {}
         self._foreign: dict[str, _Foreign] = {}
         self._models: dict[str, tuple[Node, Resources, int, ModelNode]] = {}
@@ -104,6 +107,10 @@ class ClusterView:
     def pods_of(self, gang_id: GangId) -> Mapping[ReplicaKey, Pod]:
         """Return the pods of one attempt that exist."""
         return self._gangs.get(gang_id, {})
+
+    def last_change_of(self, gang_id: GangId) -> int:
+        """Return the number of the last change to an attempt's pods: as long as it is the same, they are."""
+        return self._changes.get(gang_id, 0)
 
     def gangs(self) -> Iterable[GangId]:
         """Return every attempt that has pods."""
@@ -166,8 +173,13 @@ class ClusterView:
         if key is None:
             self._count(pod, _Share(pod.spec.node_name, taken(pod)) if occupies(pod) else None)
         else:
-            self._gangs.setdefault(key.gang_id, {})[key] = pod
+            pods = self._gangs.setdefault(key.gang_id, {})
+            before = pods.get(key)
+            pods[key] = pod
+            self._changes[key.gang_id] = next(self._numbers)
             self._changed_pod(key, pod, False)
+            if before is not None and occupies(before) and not occupies(pod):
+                self._changed_nodes()
 
     def drop_pod(self, pod: Pod) -> None:
         """Take in that a pod is gone."""
@@ -204,9 +216,13 @@ class ClusterView:
 
     def _forget_replica(self, key: ReplicaKey) -> None:
         pods = self._gangs.get(key.gang_id, {})
-        pods.pop(key, None)
+        gone = pods.pop(key, None)
+        self._changes[key.gang_id] = next(self._numbers)
         if not pods:
             self._gangs.pop(key.gang_id, None)
+            self._changes.pop(key.gang_id, None)
+        if gone is not None and occupies(gone):
+            self._changed_nodes()
 
     def _count(self, pod: Pod, share: _Share | None) -> None:
         name = (pod.metadata.namespace, pod.metadata.name)
