@@ -243,6 +243,31 @@ def test_a_loss_restarts_the_gang_and_costs_no_attempt() -> None:
     assert (job.phase, job.failures) == (P.RESTARTING, 0)
 
 
+@pytest.mark.parametrize(
+    ("in_place", "limit", "want"),
+    [
+        pytest.param(True, 1, (P.PROCESSING, 1, 1), id="its place is there"),
+        pytest.param(False, 1, (P.RESTARTING, 1, 0), id="its place is gone"),
+        pytest.param(True, 0, (P.RESTARTING, 1, 0), id="it was started too often"),
+    ],
+)
+def test_a_loss_restarts_the_replica_alone_where_its_role_asks_for_that(
+    in_place: bool, limit: int, want: tuple[P, int, int]
+) -> None:
+    roles = (make_role("worker", replicas=2, restart=Restart.REPLICA),)
+    job = make_running_job(make_spec(roles=roles, policy=Policy(max_replica_restarts=limit)))
+    lost = e.ReplicaLost(job_id=job.id, at=Timestamp(START + 1), attempt=1, replica=worker(), in_place=in_place)
+    job = step(job, lost)
+    assert (job.phase, job.attempt, job.replica_restarts) == want
+    if want[0] is P.PROCESSING:
+        (timer,) = timers(job)
+        job = step(job, timer.event)
+        assert [(each.state, each.incarnation) for each in job.replicas] == [
+            (ReplicaState.PENDING, 1),
+            (ReplicaState.RUNNING, 0),
+        ]
+
+
 def test_an_elastic_role_lives_on_with_fewer_when_one_is_lost() -> None:
     spec = make_spec(roles=(make_role("chief"), make_role("worker", replicas=3, minimum=2)))
     job = make_running_job(spec)

@@ -131,11 +131,15 @@ class ReplicaExited(GangEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLost(GangEvent):
-    """A replica is gone and nobody saw it exit: its node, its pod or its keeper disappeared."""
+    """A replica is gone and nobody saw it exit: its node, its pod or its keeper disappeared.
+
+    ``in_place``: its place is still there, so that it may be started again alone.
+    """
 
     replica: ReplicaId
     incarnation: int = 0
     message: str = ""
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

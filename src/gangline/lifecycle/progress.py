@@ -75,7 +75,7 @@ def note_exit(job: Job, event: ReplicaExited) -> Outcome:
 
 
 def replica_lost(job: Job, event: ReplicaLost) -> Outcome:
-    """An elastic role lives on with fewer; otherwise the whole gang starts again, which costs no attempt."""
+    """An elastic role lives on with fewer; else the replica starts again alone, or the gang, which costs no attempt."""
     status = _speaks_of(job, event.replica, event.incarnation)
     if status is None or status.state not in (ReplicaState.PENDING, ReplicaState.RUNNING):
         return ignore(job, event)
@@ -84,8 +84,11 @@ def replica_lost(job: Job, event: ReplicaLost) -> Outcome:
         return settle(_ready(replace(job, replicas=kept), event), event)
     message = f"{event.replica} was lost" + (f": {event.message}" if event.message else "")
     noted = _with(job, replace(status, state=ReplicaState.LOST, finished_at=event.at, message=event.message))
-    if job.spec.restart_of(event.replica.role) is Restart.NEVER:
+    rule = job.spec.restart_of(event.replica.role)
+    if rule is Restart.NEVER:
         return end(noted, Phase.FAILED, event, reason="ReplicaLost", message=message, exit_code=LOST_EXIT_CODE)
+    if rule is Restart.REPLICA and event.in_place and job.replica_restarts < job.spec.policy.max_replica_restarts:
+        return _back_off(noted, event)
     return _restart(noted, event, reason="ReplicaLost", message=message, tries=job.attempt)
 
 
@@ -149,7 +152,7 @@ def restart_due_replicas(job: Job, event: BackoffElapsed) -> Outcome:
     return act(replace(job, replicas=replicas, incarnations=incarnation))
 
 
-def _back_off(job: Job, event: ReplicaExited) -> Outcome:
+def _back_off(job: Job, event: ReplicaExited | ReplicaLost) -> Outcome:
     def wait(status: ReplicaStatus) -> ReplicaStatus:
         delay = replica_backoff_seconds(job.spec.policy, status)
         return replace(status, state=ReplicaState.BACKING_OFF, retry_at=Timestamp(event.at + delay))

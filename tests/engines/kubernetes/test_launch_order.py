@@ -3,13 +3,17 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gangline.dialects import read_plain
 from gangline.engines.kubernetes import KubernetesEngine
-from gangline.kube import PODS
+from gangline.engines.kubernetes.launch_order import startable
+from gangline.engines.kubernetes.names import ReplicaKey
+from gangline.kube import PODS, Metadata, Pod
+from gangline.kube.objects import PodSpec, PodStatus
 from gangline.lifecycle.events import GangFailed, GangStopped
 from gangline.model import (
     Framework,
@@ -104,7 +108,7 @@ def hostfile(cluster: FakeCluster) -> list[str]:
 
 
 def waits() -> list[str]:
-    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("launcher of")]
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("rest of")]
 
 
 @pytest.mark.parametrize(
@@ -268,3 +272,21 @@ async def test_a_launcher_may_ask_for_workers_that_are_ready(cluster: FakeCluste
         cluster.change(PODS, name, {**body, "status": {**body["status"], "conditions": ready}})
     await settled()
     assert len(of_role(cluster, "launcher")) == 1
+
+
+@pytest.mark.parametrize(
+    ("node", "phase", "want"),
+    [
+        pytest.param("node-0", "Running", 0, id="its last pod still has the place"),
+        pytest.param("node-0", "Failed", 1, id="its last pod is done"),
+        pytest.param("node-1", "Running", 1, id="its last pod was elsewhere"),
+    ],
+)
+def test_a_replica_that_starts_again_in_place_waits_for_the_end_of_its_last_pod(
+    node: str, phase: str, want: int
+) -> None:
+    gang = gang_of(make_spec(roles=(make_role(replicas=1),)))
+    (first,) = gang.replicas
+    last = Pod(metadata=Metadata(name="last"), spec=PodSpec(node_name=node), status=PodStatus(phase=phase))
+    found = startable(gang, [replace(first, incarnation=1)], {ReplicaKey(ID, first.id, 0): last})
+    assert len(found) == want

@@ -183,6 +183,35 @@ def test_pod_state_is_news(pod: Pod, around: dict[str, bool], want: list[tuple[t
             assert fact in (getattr(event, name, None) for name in ("exit_code", "message", "reason"))
 
 
+def disrupted(reason: str) -> Pod:
+    return make_pod(
+        RUNNING,
+        deleted="2026-01-01T00:02:00Z",
+        conditions=[{"type": "DisruptionTarget", "status": "True", "reason": reason}],
+    )
+
+
+@pytest.mark.parametrize(
+    ("pod", "around", "want"),
+    [
+        pytest.param(CASES["deleted by somebody else while it ran"][0], {}, True, id="deleted by hand"),
+        pytest.param(make_pod(RUNNING), {"gone": True}, True, id="gone without a word"),
+        pytest.param(disrupted("EvictionByEvictionAPI"), {}, True, id="evicted from a node that is open"),
+        pytest.param(disrupted("EvictionByEvictionAPI"), {"node_open": False}, False, id="evicted by a drain"),
+        pytest.param(disrupted("PreemptionByScheduler"), {}, False, id="another scheduler wants its place"),
+        pytest.param(disrupted("DeletionByTaintManager"), {}, False, id="its node wants nobody"),
+        pytest.param(make_pod(RUNNING), {"node_lost": True}, False, id="its node is lost"),
+        pytest.param(CASES["refused by the kubelet"][0], {}, False, id="its place is taken"),
+        pytest.param(CASES["evicted"][0], {}, False, id="its node is short of something"),
+    ],
+)
+def test_a_lost_replica_may_return_to_a_place_that_is_still_its_own(
+    pod: Pod, around: dict[str, bool], want: bool
+) -> None:
+    events = pod_news(KEY, pod, Circumstances(now=NOW, **around))
+    assert [event.in_place for event in events if isinstance(event, ReplicaLost)] == [want]
+
+
 def test_times_are_the_kubelets() -> None:
     started, exited = pod_news(KEY, make_pod(terminated(0)), Circumstances(now=NOW))
     assert exited.at - started.at == 60

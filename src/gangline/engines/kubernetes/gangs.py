@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.staging import Stock
-from gangline.model import Gang, GangId, JobId
+from gangline.model import Gang, GangId, GangReplica, JobId
 
 _ENDED_REMEMBERED = 10_000
 _NEVER: tuple[int, frozenset[ReplicaKey]] = (-1, frozenset())
@@ -22,8 +22,8 @@ class GangState:
     gang: Gang | None = None
     """The last order; None while nobody has ordered it in this life."""
     prepared: bool = False
-    deferred: bool = False
-    """Whether replicas were left out of the last launch until their peers run."""
+    deferred: tuple[GangReplica, ...] = ()
+    """Replicas that were left out of the last launch: their peers, or the end of their own last pod, come first."""
     refused: bool = False
     """Whether replicas of a gang that runs wait because the cluster would not have them yet."""
     stock: Stock | None = None

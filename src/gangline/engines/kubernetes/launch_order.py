@@ -1,15 +1,16 @@
-"""In which order the pods of an MPI gang come: the workers first, their launcher once every worker runs.
+"""In which order the pods of a gang come: MPI's workers before their launcher, and a replica's next after its last.
 
 ``mpirun`` asks for a worker's name once and has little patience with one that is still pulling its image; a DNS server
 remembers for seconds that it did not know a name. So a launcher finds its workers running and their addresses in its
-own ``/etc/hosts``. The driver asks here what may be created now; nothing here creates anything.
+own ``/etc/hosts``. A replica that is started again in place finds its place taken as long as its last pod is not done.
+The driver asks here what may be created now; nothing here creates anything.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from gangline.dialects.frameworks import Address
-from gangline.engines.kubernetes.capacity import FINISHED_PHASES
+from gangline.engines.kubernetes.capacity import FINISHED_PHASES, occupies
 from gangline.engines.kubernetes.gangs import GangState
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.news import main_state
@@ -25,10 +26,12 @@ Pods = Mapping[ReplicaKey, Pod]
 
 
 def startable(gang: Gang, missing: Sequence[GangReplica], pods: Pods) -> list[GangReplica]:
-    """Return those of the missing replicas that may be created now; the others wait for the workers."""
+    """Return those of the missing replicas that may be created now; the others wait for other pods."""
+    taken = {(key.replica, pod.spec.node_name) for key, pod in pods.items() if occupies(pod)}
+    free = [replica for replica in missing if (replica.id, replica.node) not in taken]
     if workers_reachable(gang, pods):
-        return list(missing)
-    return [replica for replica in missing if replica.id.role != _LAUNCHER]
+        return free
+    return [replica for replica in free if replica.id.role != _LAUNCHER]
 
 
 def workers_reachable(gang: Gang, pods: Pods) -> bool:
@@ -44,10 +47,10 @@ def workers_reachable(gang: Gang, pods: Pods) -> bool:
     return not _wants_ready_workers(gang.spec) or all(pod is not None and _is_ready(pod) for pod in workers)
 
 
-async def until_workers_reachable(state: GangState, view: ClusterView) -> bool:
-    """Wait until a launcher may be created; False if its gang fails or is stopped before that."""
+async def until_startable(state: GangState, view: ClusterView) -> bool:
+    """Wait until one of the replicas that were left out may be created; False if its gang ends before that."""
     while state.gang is not None and not state.over:
-        if workers_reachable(state.gang, view.pods_of(state.gang_id)):
+        if startable(state.gang, state.deferred, view.pods_of(state.gang_id)):
             return True
         state.changed.clear()
         await state.changed.wait()

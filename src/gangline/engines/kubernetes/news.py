@@ -10,7 +10,7 @@ from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER, MAIN_CONTAINER
 from gangline.engines.kubernetes.refusals import HOPELESS_WAITS, Refusal, is_node_refusal
 from gangline.engines.kubernetes.staging import INPUTS_CONTAINER, OUTPUTS_CONTAINER
 from gangline.kube import Pod
-from gangline.kube.objects import ContainerState, ContainerStatus, ContainerTerminated
+from gangline.kube.objects import Condition, ContainerState, ContainerStatus, ContainerTerminated
 from gangline.lifecycle.events import (
     DownloadStarted,
     GangEvent,
@@ -42,6 +42,8 @@ class Circumstances:
     gone: bool = False
     """Whether the object is no longer there."""
     node_lost: bool = False
+    node_open: bool = True
+    """Whether its node is well and takes new pods."""
 
 
 def pod_news(key: ReplicaKey, pod: Pod, around: Circumstances) -> Iterator[GangEvent]:
@@ -55,7 +57,7 @@ def pod_news(key: ReplicaKey, pod: Pod, around: Circumstances) -> Iterator[GangE
     elif state.terminated is not None and state.terminated.started_at is not None and not _never_ran(state.terminated):
         yield _started(key, state.terminated.started_at, around)
     if (loss := _loss(pod, state, around)) is not None:
-        yield replica_lost(key, loss, at=around.now)
+        yield replica_lost(key, loss, at=around.now, in_place=_may_return(pod, around))
     elif state.terminated is not None:
         if around.gone or around.node_lost or not _is_phase_behind(pod):
             yield _exited(key, pod, state.terminated, around)
@@ -118,6 +120,13 @@ def _loss(pod: Pod, state: ContainerState, around: Circumstances) -> str | None:
     return None
 
 
+def _may_return(pod: Pod, around: Circumstances) -> bool:
+    """Whether a replica whose pod somebody deleted may be started again where it was: nobody else is to have it."""
+    disruption = _disruption(pod)
+    asked = disruption is None or disruption.reason == "EvictionByEvictionAPI"
+    return around.node_open and not around.node_lost and not pod.status.reason and asked
+
+
 def _ended_before_deletion(pod: Pod, state: ContainerState) -> bool:
     """Whether the program had ended by itself when the deletion was asked for (the stamp is when it will be forced)."""
     deletion, grace = pod.metadata.deletion_timestamp, pod.spec.termination_grace_period_seconds or 0
@@ -127,10 +136,14 @@ def _ended_before_deletion(pod: Pod, state: ContainerState) -> bool:
 
 
 def _deletion_reason(pod: Pod) -> str:
-    disruption = next((item for item in pod.status.conditions if item.type == "DisruptionTarget"), None)
+    disruption = _disruption(pod)
     if disruption is not None:
         return f"{disruption.reason}: {disruption.message}"
     return "its pod was deleted by somebody else"
+
+
+def _disruption(pod: Pod) -> Condition | None:
+    return next((item for item in pod.status.conditions if item.type == "DisruptionTarget"), None)
 
 
 def _download_began(pod: Pod) -> datetime | None:
@@ -250,7 +263,7 @@ def _exited(key: ReplicaKey, pod: Pod, ended: ContainerTerminated, around: Circu
     )
 
 
-def replica_lost(key: ReplicaKey, message: str, *, at: Timestamp) -> ReplicaLost:
+def replica_lost(key: ReplicaKey, message: str, *, at: Timestamp, in_place: bool = False) -> ReplicaLost:
     """Write the news that a replica's pod is gone, or as good as gone."""
     return ReplicaLost(
         job_id=key.gang_id.job_id,
@@ -259,4 +272,5 @@ def replica_lost(key: ReplicaKey, message: str, *, at: Timestamp) -> ReplicaLost
         replica=key.replica,
         incarnation=key.incarnation,
         message=message,
+        in_place=in_place,
     )

@@ -14,7 +14,7 @@ from gangline.engines.kubernetes.foreign.binding import Binder
 from gangline.engines.kubernetes.foreign.records import is_foreign
 from gangline.engines.kubernetes.foreign.volumes import Volumes
 from gangline.engines.kubernetes.gangs import Gangs, GangState
-from gangline.engines.kubernetes.launch_order import startable, until_workers_reachable
+from gangline.engines.kubernetes.launch_order import startable, until_startable
 from gangline.engines.kubernetes.launching import Launcher
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.news import main_state
@@ -107,12 +107,12 @@ class Orders:
         if now:
             await self._volumes.give_nodes(state.namespace, claims_of_gang(gang, now, self._view.nodes))
             await self._launcher.launch(state, gang, now)
-        waited, state.deferred = state.deferred, len(now) < len(missing)
+        waited, state.deferred = state.deferred, tuple(replica for replica in missing if replica not in now)
         if state.deferred and not waited:
-            self._errands.spawn(self._launch_rest(state), name=f"launcher of {gang.id}")
+            self._errands.spawn(self._launch_rest(state), name=f"rest of {gang.id}")
 
     async def _launch_rest(self, state: GangState) -> None:
-        while state.deferred and await until_workers_reachable(state, self._view):
+        while state.deferred and await until_startable(state, self._view):
             await insistently(lambda: self.run(state))
 
     def _try_later(self, state: GangState, error: RefusedError) -> None:
@@ -151,7 +151,7 @@ class Orders:
             if key in present or key in state.created - state.seen:
                 continue
             if replica.started or key in state.seen:
-                self._reporter.lose(state, key)
+                self._reporter.lose(state, key, replica.node)
             else:
                 missing.append(replica)
         return missing

@@ -31,7 +31,7 @@ from gangline.lifecycle.events import (
     ReplicaLost,
     ReplicaStarted,
 )
-from gangline.model import Clock, ReplicaId, Resources
+from gangline.model import Clock, NodeName, ReplicaId, Resources
 
 _REFUSAL_SECONDS = 30.0
 """How long a place that a kubelet refused counts as taken."""
@@ -92,6 +92,7 @@ class Reporter:
             ordered_away=key in state.leaving,
             gone=gone,
             node_lost=self._view.is_node_lost(pod.spec.node_name),
+            node_open=self._view.is_node_open(pod.spec.node_name),
         )
         for event in pod_news(key, pod, around):
             self._tell_if_new(state, key, pod, event, readable=not (gone or around.node_lost))
@@ -105,10 +106,11 @@ class Reporter:
                 if pod.spec.node_name == name:
                     self.pod_changed(key, pod, gone=False)
 
-    def lose(self, state: GangState, key: ReplicaKey) -> None:
-        """Report a replica whose pod is gone and of whose end nothing is known."""
+    def lose(self, state: GangState, key: ReplicaKey, node: NodeName) -> None:
+        """Report a replica whose pod is gone from a node and of whose end nothing is known."""
         if state.first(key, "ended"):
-            self._outbox.tell(replica_lost(key, "its pod is gone", at=self._clock.now()))
+            in_place = self._view.is_node_open(node)
+            self._outbox.tell(replica_lost(key, "its pod is gone", at=self._clock.now(), in_place=in_place))
 
     def fail(self, state: GangState, refusal: Refusal) -> None:
         """Report that a gang cannot be had as it was ordered."""

@@ -120,6 +120,11 @@ class ClusterView:
         """Whether nobody has heard of a node for too long, or it was removed; never for a pod that has none yet."""
         return bool(name) and is_lost(self.nodes.get(name))
 
+    def is_node_open(self, name: str) -> bool:
+        """Whether a node is well and nobody has closed it to new pods."""
+        node = self.nodes.get(name)
+        return node is not None and is_ready(node) and not node.spec.unschedulable
+
     def describe_nodes(self, strangers: Iterable[GangId], refused: Mapping[str, Resources]) -> list[ModelNode]:
         """Describe all nodes by name. ``strangers`` are gangs of ours that nobody ordered: they count as foreign.
 
