@@ -32,6 +32,10 @@ class Cluster(Storage):
         self.claim(volumeName="disk", accessModes=["ReadWriteMany"])
         self.volume("disk", None)
 
+    def unbound(self, mode: str) -> None:
+        self.claim()
+        self.kind("example.com/disks", mode)
+
     async def get(self, *arguments: object, **fields: object) -> object:
         self.reads += 1
         if self.away:
@@ -94,7 +98,6 @@ async def test_a_waiting_job_is_kept_to_the_nodes_of_its_volume_and_others_are_l
 @pytest.mark.parametrize(
     "prepare",
     [
-        pytest.param(lambda cluster: cluster.objects.clear(), id="the claim is not there"),
         pytest.param(lambda cluster: cluster.reached_from_everywhere(), id="the volume is reached from everywhere"),
         pytest.param(lambda cluster: setattr(cluster, "away", True), id="the cluster does not answer"),
     ],
@@ -102,6 +105,31 @@ async def test_a_waiting_job_is_kept_to_the_nodes_of_its_volume_and_others_are_l
 async def test_a_job_is_left_alone_when(cluster: Cluster, subject: Subject, prepare: Callable[[Cluster], None]) -> None:
     prepare(cluster)
     assert await subject.terms() is None
+
+
+@pytest.mark.parametrize(
+    ("prepare", "want"),
+    [
+        pytest.param(lambda cluster: cluster.objects.clear(), "claim 'data' does not exist", id="it does not exist"),
+        pytest.param(lambda cluster: cluster.unbound("Immediate"), "claim 'data' has no volume yet", id="no volume"),
+        pytest.param(lambda cluster: cluster.unbound("WaitForFirstConsumer"), None, id="but not if it awaits a node"),
+    ],
+)
+async def test_a_job_waits_without_nodes_for_a_claim_with_nothing_behind_it(
+    cluster: Cluster, subject: Subject, prepare: Callable[[Cluster], None], want: str | None
+) -> None:
+    prepare(cluster)
+    (found,) = await subject.confinement.confine([WAITING])
+    assert found.spec.nodes_of(found.spec.roles[0]).barred == ((want,) if want else ())
+
+
+async def test_a_claim_that_comes_is_noticed(cluster: Cluster, subject: Subject) -> None:
+    cluster.objects.clear()
+    await subject.terms()
+    cluster.claim(volumeName="disk")
+    cluster.volume("disk", "node-1")
+    await subject.until_changed()
+    assert await subject.terms() == on("node-1")
 
 
 @pytest.mark.parametrize(

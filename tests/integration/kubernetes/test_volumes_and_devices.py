@@ -126,7 +126,7 @@ async def test_a_claim_whose_volume_is_made_on_demand_learns_its_node(world: Sto
 
 async def test_a_claim_that_does_not_exist_is_named(world: StorageWorld) -> None:
     await world.make_pod("db", **volume("nothing"))
-    await world.until_told("db", "FailedScheduling", "claim 'nothing' has no volume")
+    await world.until_told("db", "FailedScheduling", "claim 'nothing' does not exist")
     assert await world.bound() == {}
 
 
@@ -177,6 +177,22 @@ async def test_a_job_of_ours_waits_where_its_volume_is_out_of_reach_and_says_why
 
     await eventually(told)
     assert await world.pods() == []
+
+
+async def test_a_job_of_ours_waits_without_machines_until_its_claim_is_there(world: StorageWorld) -> None:
+    job_id = await world.submit(shell(SERVE), labels={"gangline.dev/volume": "data"})
+
+    async def told() -> bool:
+        why = world.controller.explanation(job_id)
+        return why is not None and "claim 'data' does not exist" in " ".join(why.sentences())
+
+    await eventually(told)
+    assert (await world.store.get(job_id)).attempt == 0
+    await world.make_class("kubernetes.io/no-provisioner")
+    await world.make_volume(await last_node(world))
+    await world.make_claim()
+    job = await world.phase(job_id, Phase.PROCESSING)
+    assert job.attempt == 1
 
 
 async def test_a_job_of_ours_for_which_no_volume_is_left_is_told_so(world: StorageWorld) -> None:

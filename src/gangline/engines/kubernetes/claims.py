@@ -48,10 +48,14 @@ def claims_of_gang(gang: Gang, replicas: Iterable[GangReplica], nodes: Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Grip:
-    """What a claim leaves to those who use it: nodes of which one of the terms holds, and how they share it."""
+    """What a claim leaves to those who use it: nodes of which one of the terms holds, and how they share it.
+
+    ``lacking`` says why there is nothing to use yet, wherever that would be.
+    """
 
     terms: tuple[NodeTerm, ...] = ()
     sharing: Sharing = Sharing.ANYWHERE
+    lacking: str = ""
 
 
 def confined(
@@ -74,7 +78,9 @@ def confined(
 def _gripped(role: RoleSpec, claim: str, grip: Grip, job_id: JobId, users: int) -> RoleSpec:
     """Keep a role to a claim's nodes. Whoever shares a claim that one node may use at a time wants the others there."""
     rule, labels = NodeRule(node_affinity=grip.terms), role.labels
-    if users > 1 and grip.sharing is Sharing.ONE_POD:
+    if grip.lacking:
+        rule = replace(rule, barred=(grip.lacking,))
+    elif users > 1 and grip.sharing is Sharing.ONE_POD:
         rule = replace(rule, barred=(f"claim '{claim}' is ReadWriteOncePod and {users} replicas use it",))
     elif users > 1 and grip.sharing is Sharing.ONE_NODE:
         shared = NodeRequirement(key=f"claim {claim}", values=(job_id,))

@@ -81,11 +81,11 @@ class Confinement:
         self._known |= {claim: grip for claim, grip in zip(claims, found, strict=True) if grip is not None}
 
     async def _grip(self, namespace: str, name: str) -> Grip | None:
-        """Read what one claim leaves: all nodes if it has no volume, whose lack is told when its pods are launched."""
+        """Read what one claim leaves: nothing while it does not exist, or waits for a volume and not for a node."""
         try:
             reach = await self._volumes.reach(namespace, name)
-        except VolumeError:
-            return Grip()
+        except VolumeError as error:
+            return Grip(lacking=str(error))
         except KubeError as error:
             _log.debug("claim %s/%s is looked at again later: %s", namespace, name, error)
             return None

@@ -118,7 +118,7 @@ async def test_a_class_may_make_volumes_only_in_some_places(storage: Storage, vo
     ("mode", "claims", "message"),
     [
         pytest.param("Immediate", True, "has no volume yet", id="still being made"),
-        pytest.param("WaitForFirstConsumer", False, "has no volume: no data", id="no such claim"),
+        pytest.param("WaitForFirstConsumer", False, "claim 'data' does not exist", id="no such claim"),
     ],
 )
 async def test_what_no_node_helps_is_said(

@@ -160,6 +160,9 @@ class Volumes:
         """Return a claim and its volume, or what it waits for."""
         try:
             claim = await self._client.get(VOLUME_CLAIMS, name, namespace=namespace)
+        except NotFoundError as error:
+            raise VolumeError(f"claim '{name}' does not exist") from error
+        try:
             if volume := claim.spec.get("volumeName"):
                 return claim, await self._client.get(VOLUMES, volume)
             kind = await self._client.get(STORAGE_CLASSES, claim.spec.get("storageClassName") or "-")
