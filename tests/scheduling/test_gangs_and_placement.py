@@ -2,7 +2,7 @@
 
 import pytest
 
-from gangline.model import Phase, Prefer, ReplicaState, Resources, Toleration
+from gangline.model import Phase, Prefer, ReplicaState, Resources, RoleSpec, Toleration
 from gangline.scheduling import Constraint, Policies
 from gangline.scheduling.plugins.scores import Spread
 from tests.scheduling.builders import NOW, Scenario, job, node, nodes, role, running, taint
@@ -11,6 +11,12 @@ RESOURCES = Constraint.RESOURCES
 NODES = Constraint.NODES
 TOO_LARGE = Constraint.TOO_LARGE
 TOPOLOGY = Constraint.TOPOLOGY
+
+
+def idle(replicas: int) -> RoleSpec:
+    """Replicas that ask for nothing."""
+    return role(replicas, gpus=0, cpus=0, memory=0)
+
 
 GANGS = [
     Scenario("nothing to do", nodes(2), []),
@@ -206,6 +212,30 @@ PACKING = [
         [node("cpu0", gpus=0), node("cpu1", gpus=0), node("n0")],
         [job("a", role(1, gpus=0), prefer=Prefer.SPREAD)],
         starts={"a": {"cpu0": 1}},
+    ),
+    Scenario(
+        "replicas that ask for nothing: one on each node",
+        nodes(3, gpus=0),
+        [job("a", idle(3))],
+        starts={"a": {"n0": 1, "n1": 1, "n2": 1}},
+    ),
+    Scenario(
+        "and where the fewest others are, whoever those belong to",
+        [node("n0", gpus=0, foreign_pods=3), node("n1", gpus=0), node("n2", gpus=0, foreign_pods=2)],
+        [running(job("x", idle(1)), {"n1": 1}), *(job(f"j{i}", idle(1), age=9 - i) for i in range(3))],
+        starts={"j0": {"n1": 1}, "j1": {"n1": 1}, "j2": {"n2": 1}},
+    ),
+    Scenario(
+        "and not among free GPUs",
+        [node("n0"), node("n1", gpus=0, foreign_pods=9)],
+        [job("a", idle(1))],
+        starts={"a": {"n1": 1}},
+    ),
+    Scenario(
+        "unless their user wants them together",
+        nodes(3, gpus=0),
+        [job("a", idle(3), prefer=Prefer.PACK)],
+        starts={"a": {"n0": 3}},
     ),
     Scenario(
         "the score can be replaced",

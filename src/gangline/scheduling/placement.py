@@ -144,10 +144,11 @@ class Placer:
     def _place_plain(self, role: RoleDemand, demand: Demand) -> Layout | Shortfall:
         """The same for one role that may go anywhere; a single replica needs no more than the best score."""
         need = self.needs.of(role.shape)
-        if role.least == 1 and demand.packed:
+        packed = demand.packs(role.shape)
+        if role.least == 1 and packed:
             self._single[id(demand)] = (demand, role, need)
             return self._place_single(role, need)
-        known = self._cached(need, packed=demand.packed)
+        known = self._cached(need, packed=packed)
         if known.total < role.least:
             return Shortfall(role, known.total)
         return (self._seat(role, need, role.least, demand, known.counts),) if role.least else ()
@@ -278,11 +279,12 @@ class Placer:
 
     def _seat(self, role: RoleDemand, need: Need, wanted: int, demand: Demand, room: Ints) -> Seats:
         """Choose nodes for ``wanted`` replicas that are known to fit, and take them."""
-        scores = self._cached(need, packed=demand.packed).scores
+        packed = demand.packs(role.shape)
+        scores = self._cached(need, packed=packed).scores
         if wanted == 1:
             best = np.where(room > 0, scores, np.inf)
             rows, taken = np.array([best.argmin()]), ONE
-        elif demand.packed:
+        elif packed:
             rows, taken = pack(room, scores, wanted, need.dislike)
         else:
             rows, taken = spread(room, scores, wanted)
@@ -299,7 +301,7 @@ class Placer:
 
     def _spaced(self, role: RoleDemand, demand: Demand, allowed: Bools | None, seated: Seated) -> Ints:
         """The same, whatever lies evenly: what must lie apart is kept apart, from others of the gang and each other."""
-        known = self._cached(self.needs.of(role.shape), packed=demand.packed)
+        known = self._cached(self.needs.of(role.shape), packed=demand.packs(role.shape))
         mask = for_role(allowed, demand, role)
         if demand.apart:
             mask = both(mask, clear_of(self.draft.table, demand.apart, role.role, seated))

@@ -88,10 +88,13 @@ class Demand:
     apart: tuple[Apart, ...] = ()
     together: tuple[Together, ...] = ()
 
-    @property
-    def packed(self) -> bool:
-        """Whether replicas should share as few nodes as possible: unless the user asked to spread."""
-        return self.prefer is not Prefer.SPREAD
+    def packs(self, shape: Shape) -> bool:
+        """Whether replicas should share as few nodes as possible: unless the user asked to spread.
+
+        Those that ask for nothing leave no room behind by sharing a node, and what they use there nobody knows: unless
+        the user asked to pack, they are spread.
+        """
+        return self.prefer is Prefer.PACK or (self.prefer is None and bool(shape.amounts))
 
     @property
     def elastic(self) -> bool:

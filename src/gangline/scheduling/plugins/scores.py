@@ -7,7 +7,11 @@ import numpy as np
 from gangline.scheduling.draft import Draft, Need
 from gangline.scheduling.plugins.filters import holds
 from gangline.scheduling.shapes import Shape
-from gangline.scheduling.table import CPU, GPU, MEMORY, Floats, Ints, NodeTable
+from gangline.scheduling.table import CPU, GPU, MEMORY, PODS, Floats, Ints, NodeTable
+
+
+_GPUS_LAST = 1e6
+"""More than any node has pods."""
 
 
 class Pack:
@@ -28,10 +32,12 @@ class Pack:
 
 
 class Spread:
-    """Prefers the emptiest node."""
+    """Prefers the emptiest node: for replicas that ask for nothing, the one with room for most others."""
 
     def score(self, draft: Draft, need: Need, rows: Ints) -> Floats:
         """The opposite of packing; GPUs count only for replicas that need one."""
+        if not need.shape.amounts:
+            return np.asarray(_GPUS_LAST * (draft.table.capacity[rows, GPU] > 0) - draft.free[rows, PODS])
         if need.shape.gpu_millis:
             return -_free(draft, rows)
         return np.asarray(np.minimum(draft.table.capacity[rows, GPU], 1) - _fraction(draft, rows))
