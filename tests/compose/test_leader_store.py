@@ -7,7 +7,7 @@ from gangline.errors import NotFoundError, StaleVersionError
 from gangline.model import Job, Phase
 from gangline.testing.builders import make_job, make_running_job
 
-POD = make_job(job_id="pod-1")
+POD = make_job(job_id="pod:1")
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def store() -> LeaderStore:
 async def test_the_job_of_a_pod_is_saved_and_told_of(store: LeaderStore) -> None:
     told: list[Job] = []
     store.follow_pods(told.append)
-    saved = await store.save(make_running_job(job_id="pod-1"))
+    saved = await store.save(make_running_job(job_id="pod:1"))
     assert (saved.version, saved.phase) == (POD.version + 1, Phase.PROCESSING)
     assert told == [saved] == [await store.get(POD.id)]
     assert store.phases() == {Phase.PROCESSING: 1}

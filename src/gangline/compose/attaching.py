@@ -8,6 +8,7 @@ from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER
 from gangline.errors import NotFoundError
 from gangline.kube import Console, KubeError
 from gangline.model import Job, ReplicaId
+from gangline.storage.kubernetes import KubernetesStore
 
 SHELL = ("sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi")
 """What is run for somebody who names no command: the best shell that the image has."""
@@ -19,7 +20,9 @@ async def attach(
     """Run a command, or a shell, in the container in which a replica trains; return its exit code."""
     async with client_of(access_of(context)) as client:
         try:
-            pod = await running_pod(client, job.gang_id, replica, namespace=job.spec.tenant)
+            records = KubernetesStore(client, namespace=job.spec.tenant, announces=False)
+            owner = await records.owner_of(job.id)
+            pod = None if owner is None else await running_pod(client, owner, job.gang_id, replica)
             if pod is None:
                 raise NotFoundError("running replica", str(replica), hint=f"job '{job.name}' has none now")
             return await client.interact(

@@ -21,7 +21,7 @@ from gangline.compose.contexts import access_of, client_of, refusal_of
 from gangline.compose.sockets import listen
 from gangline.engines.kubernetes.observer import KubernetesObserver
 from gangline.errors import GanglineError, StorageError
-from gangline.kube import ForbiddenError, KubeClient, KubeError
+from gangline.kube import ForbiddenError, KubeClient, KubeError, Owner
 from gangline.model import Job, JobId, JobPage
 from gangline.operations import Caller, Desk, explained
 from gangline.storage.interface import JobQuery
@@ -122,6 +122,10 @@ class TenantStore(KubernetesStore):
             jobs = [job async for job in super().unfinished()]
         for job in jobs:
             yield job
+
+    async def owner_of(self, job_id: JobId) -> Owner | None:
+        """Return what everything of a job belongs to, of those that were shown."""
+        return self._whole.known_owner(job_id) or await super().owner_of(job_id)
 
     async def holding(self) -> Collection[Job]:
         """Return the jobs that hold machines."""

@@ -43,6 +43,7 @@ from gangline.kube.objects import (
     PriorityClass,
     Service,
 )
+from gangline.kube.ownership import Owner, belongs
 from gangline.kube.requests import Propagation, Request
 from gangline.kube.resources import (
     CONFIG_MAPS,
@@ -105,6 +106,7 @@ __all__ = [
     "NotFoundError",
     "Object",
     "ObjectList",
+    "Owner",
     "OwnerReference",
     "Partial",
     "Pod",
@@ -119,6 +121,7 @@ __all__ = [
     "ThrottledError",
     "UnauthorizedError",
     "UnreachableError",
+    "belongs",
     "in_cluster_access",
     "load_access",
     "read_answer",

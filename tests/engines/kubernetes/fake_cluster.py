@@ -136,14 +136,16 @@ class FakeCluster:
         resource: Resource[Any],
         labels: Mapping[str, str] | str | None = None,
         fields: Mapping[str, str] | None = None,
+        namespace: str | None = None,
         **_: object,
     ) -> ObjectList[Any]:
-        """Read all that bear the labels, or the one of a name."""
+        """Read all of a namespace that bear the labels, or the one of a name."""
         self._check_alive()
         wanted = labels.items() if isinstance(labels, Mapping) else set()
         named = (fields or {}).get("metadata.name")
         found = [self._read(resource, name) for name in self.names(resource.plural) if named in (None, name)]
-        return ObjectList(items=[item for item in found if wanted <= item.metadata.labels.items()])
+        here = [item for item in found if namespace in (None, item.metadata.namespace or namespace)]
+        return ObjectList(items=[item for item in here if wanted <= item.metadata.labels.items()])
 
     async def reflect(self, resource: Resource[Any], **_: object) -> AsyncGenerator[Change[Any], None]:
         """Follow a kind."""

@@ -29,7 +29,8 @@ def gang_of(document: Plain) -> KubeflowGang:
 
 
 def tfjob(pod: Plain) -> Plain:
-    template = {"metadata": {"labels": {"team": "vision"}, "annotations": {"note": "mine"}}, "spec": pod}
+    metadata = {"labels": {"team": "vision"}, "annotations": {"note": "mine"}, "finalizers": ["example.com/held"]}
+    template = {"metadata": metadata, "spec": pod}
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "TFJob",
@@ -67,6 +68,7 @@ def test_a_pod_is_its_template_with_a_name_labels_environment_and_node() -> None
     assert chief["metadata"]["labels"]["gangline.dev/attempt"] == "2"
     assert chief["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] == "tensorflow"
     assert chief["metadata"]["ownerReferences"][0]["controller"] is True
+    assert "finalizers" not in chief["metadata"], "whoever held a pod would hold its machine"
     spec = chief["spec"]
     assert (spec["nodeName"], spec["restartPolicy"], spec["serviceAccountName"]) == ("n1", "Never", "trainer")
     assert "securityContext" not in spec

@@ -10,7 +10,7 @@ import pytest
 from gangline.engines.kubernetes.foreign.records import FOREIGN
 from gangline.engines.kubernetes.observer import KubernetesObserver
 from gangline.errors import PermissionDeniedError
-from gangline.kube import ForbiddenError
+from gangline.kube import ForbiddenError, Owner, OwnerReference
 from gangline.model import GangId, Job, JobId, ReplicaId, Tenant
 from gangline.testing.builders import FakeClock, make_role, make_running_job, make_spec
 from tests.engines.kubernetes.fake_cluster import FakeCluster
@@ -47,11 +47,19 @@ def observer(cluster: FakeCluster, *jobs: Job) -> KubernetesObserver:
         cluster,
         clock=FakeClock(),
         namespace=TENANT,
-        owners=None,
+        owners=Owners(),
         code_directory=Path(),
         holding=holding,
         refusal=lambda error: error,
     )
+
+
+class Owners:
+    """Every job has an object in the tenant's namespace, whose uid follows from its id."""
+
+    async def owner_of(self, job_id: JobId) -> Owner:
+        reference = OwnerReference(api_version="gangline.dev/v1", kind="Job", name="mnist", uid=f"uid-{job_id}")
+        return Owner(TENANT, reference)
 
 
 @pytest.fixture
@@ -94,7 +102,9 @@ async def test_who_may_not_read_the_cluster_is_told_so(cluster: FakeCluster, mon
         await observer(cluster).nodes()
 
 
-def replica_pod(name: str, role: str = "worker", *, attempt: int = 1, phase: str = "Running") -> dict[str, Any]:
+def replica_pod(
+    name: str, role: str = "worker", *, attempt: int = 1, phase: str = "Running", owner: str = "uid-job-1"
+) -> dict[str, Any]:
     labels = {
         "gangline.dev/controller": "gangline",
         "gangline.dev/part": "replica",
@@ -105,7 +115,9 @@ def replica_pod(name: str, role: str = "worker", *, attempt: int = 1, phase: str
         "gangline.dev/incarnation": "0",
     }
     body = pod(name)
-    return {**body, "metadata": {**body["metadata"], "labels": labels}, "status": {"phase": phase}}
+    owners = [{"apiVersion": "gangline.dev/v1", "kind": "Job", "name": "mnist", "uid": owner}]
+    metadata = {**body["metadata"], "labels": labels, "ownerReferences": owners}
+    return {**body, "metadata": metadata, "status": {"phase": phase}}
 
 
 async def test_a_drill_takes_away_the_pod_in_which_the_replica_runs_now(cluster: FakeCluster) -> None:
@@ -113,11 +125,12 @@ async def test_a_drill_takes_away_the_pod_in_which_the_replica_runs_now(cluster:
         replica_pod("earlier", attempt=1),
         replica_pod("ended", attempt=2, phase="Failed"),
         replica_pod("other", "ps", attempt=2),
+        replica_pod("forged", attempt=2, owner="uid-of-somebody-else"),
         replica_pod("meant", attempt=2),
     ]
     for body in pods:
         cluster.objects["pods", body["metadata"]["name"]] = body
     worker = ReplicaId.parse("worker-0")
     assert await observer(cluster).kill(GangId(JobId("job-1"), 2), worker)
-    assert set(cluster.names("pods")) == {"one", "two", "theirs", "earlier", "ended", "other"}
+    assert set(cluster.names("pods")) == {"one", "two", "theirs", "earlier", "ended", "other", "forged"}
     assert not await observer(cluster).kill(GangId(JobId("job-1"), 2), worker), "nothing of it runs any more"

@@ -23,7 +23,7 @@ async def store(kubernetes_client: KubeClient) -> AsyncIterator[KubernetesStore]
     prefix = f"t{uuid.uuid4().hex[:8]}-"
     for tenant in TENANTS:
         await kubernetes_client.create(NAMESPACES, {"metadata": {"name": prefix + tenant}})
-    store = KubernetesStore(kubernetes_client, prefix=prefix)
+    store = KubernetesStore(kubernetes_client, prefix=prefix, believes_dates=True)
     yield store
     for queue in await store.queues():
         if queue.name != "default":

@@ -67,7 +67,7 @@ def test_an_object_applied_by_hand_is_a_job_that_waits() -> None:
         START,
     )
     assert (job.version, kept.recorded, kept.finalizers) == (7, False, ())
-    assert (kept.owner.kind, kept.owner.controller) == ("TFJob", True)
+    assert (kept.owner.namespace, kept.owner.reference.kind, kept.owner.reference.controller) == ("red", "TFJob", True)
 
 
 def test_the_status_holds_the_whole_record_beside_upstreams_words() -> None:

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from gangline.kube import KubeClient, NotFoundError, OwnerReference
+from gangline.kube import KubeClient, Metadata, NotFoundError, Owner, OwnerReference
 from gangline.model import JobId, Metric, ReplicaId, RoleName, Timestamp
 from gangline.storage.kubernetes import metrics as keeping
 from gangline.storage.kubernetes.metrics import MetricKeeper
 
 JOB = JobId("job-1")
-OWNER = OwnerReference(api_version="gangline.dev/v1", kind="Job", name="mnist", uid="uid-1")
+REFERENCE = OwnerReference(api_version="gangline.dev/v1", kind="Job", name="mnist", uid="uid-1")
 
 
 class Cluster:
@@ -20,11 +20,13 @@ class Cluster:
 
     def __init__(self) -> None:
         self.kept: dict[str, dict[str, str]] = {}
+        self.owner = REFERENCE
 
     async def get(self, _: object, name: str, **__: object) -> SimpleNamespace:
         if name not in self.kept:
             raise NotFoundError(name, status=404)
-        return SimpleNamespace(binary_data=self.kept[name])
+        metadata = Metadata(name=name, namespace="default", owner_references=(self.owner,))
+        return SimpleNamespace(binary_data=self.kept[name], metadata=metadata)
 
     async def apply(self, _: object, body: dict[str, Any], **__: object) -> None:
         self.kept[body["metadata"]["name"]] = body["binaryData"]
@@ -37,7 +39,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def keeper(cluster: Cluster) -> MetricKeeper:
-    return MetricKeeper(cast(KubeClient, cluster), lambda _: ("default", "kept", OWNER))
+    return MetricKeeper(cast(KubeClient, cluster), lambda _: ("kept", Owner("default", REFERENCE)))
 
 
 def losses(first: int, count: int) -> list[Metric]:
@@ -85,3 +87,13 @@ async def test_what_was_damaged_by_hand_begins_anew(
     await keeper.rest(JOB)
     assert [metric.step for metric in await keeper.of(JOB)] == [0, 1, 2]
     await keeper.close()
+
+
+async def test_numbers_that_somebody_put_under_the_jobs_name_are_not_its_own(
+    cluster: Cluster, keeper: MetricKeeper
+) -> None:
+    await keeper.add(losses(0, 3))
+    await keeper.rest(JOB)
+    assert len(await keeper.of(JOB)) == 3
+    cluster.owner = OwnerReference(api_version="gangline.dev/v1", kind="Job", name="mnist", uid="uid-of-another")
+    assert await keeper.of(JOB) == []

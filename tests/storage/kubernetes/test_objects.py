@@ -11,9 +11,10 @@ from gangline.kube import GenericObject, Metadata, ObjectList, Resource
 from gangline.kube import NotFoundError as KubeNotFoundError
 from gangline.model import JobId, Tenant
 from gangline.storage.kubernetes import KubernetesStore
+from gangline.storage.kubernetes.births import JOB_ID
 from gangline.storage.kubernetes.native_records import NATIVE
 from gangline.storage.kubernetes.objects import JobObjects
-from gangline.storage.kubernetes.wire import JOB_ID, NAME
+from gangline.storage.kubernetes.wire import NAME
 from gangline.testing.builders import make_job
 
 
@@ -124,3 +125,12 @@ def test_nobody_has_a_hand_in_a_job_of_another_tenant_by_bearing_its_id(*, forge
 def test_an_object_that_is_made_anew_in_its_place_is_the_same_job() -> None:
     objects = objects_of(item("mnist", job_id="a"), item("mnist", job_id="a", day=2))
     assert objects.known[JobId("a")].uid == "uid-default-mnist-2"
+
+
+def test_nobody_displaces_a_known_job_by_writing_its_id_into_an_older_object() -> None:
+    real, older = item("mnist", job_id="a", namespace="red", day=2), item("other", job_id="a", namespace="blue")
+    objects = objects_of(real)
+    objects.listed.add(NATIVE.resource.plural)
+    with pytest.raises(UnreadableRecordError, match="blue/other bears the id of another job"):
+        objects.decode(older, NATIVE)
+    assert objects.decode(real, NATIVE) is not None

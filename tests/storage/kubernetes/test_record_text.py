@@ -14,7 +14,7 @@ LOUD = "Traceback (most recent call last):\n" + 'x"\n' * 700
 
 
 def read_back(job: Job, journal: tuple[JournalRecord, ...] = ()) -> Job:
-    record = read_record({FIELD: record_to_text(job, journal)}, {})
+    record = read_record({FIELD: record_to_text(job, journal)})
     assert record is not None
     return record.job(job.spec)
 
@@ -55,7 +55,7 @@ def test_thousands_of_replicas_that_fail_at_once_can_still_be_written() -> None:
 
 def test_the_newest_records_are_those_that_are_kept() -> None:
     journal = records(1500)
-    record = read_record({FIELD: record_to_text(make_job(), journal)}, {})
+    record = read_record({FIELD: record_to_text(make_job(), journal)})
     assert record is not None
     assert 0 < len(record.journal) < 1000
     assert record.journal[-1].number == 1500

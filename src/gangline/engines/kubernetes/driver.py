@@ -6,6 +6,8 @@ a function of the order. So it may die between any two writes: the next life fin
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
 from gangline.engines.interface import Confining, Engine, EngineEvent, LogQuery, Releasing
@@ -69,6 +71,7 @@ class KubernetesEngine:
             changed_pod=self._pod_changed,
             changed_nodes=self._outbox.nodes_changed,
             lost_node=self._node_lost,
+            ownerless=owners is None,
         )
         self._watcher = Watcher(client, self.view, namespace=namespace)
         self._launcher = Launcher(
@@ -164,16 +167,19 @@ class KubernetesEngine:
         """Make the gang's replicas exist exactly as listed; see Engine."""
         await self._watcher.synced()
         if not self._gangs.has_ended(gang.id):
+            await self._launcher.admit(gang.id.job_id)
             await self._orders.run(self._gangs.state(gang.id), gang)
 
     async def finish(self, gang: Gang) -> None:
         """Stop what still runs and report the outputs; see Engine."""
         await self._watcher.synced()
+        await self._launcher.admit(gang.id.job_id)
         self._orders.finish(self._gangs.state(gang.id), gang)
 
     async def stop(self, gang_id: GangId, grace_seconds: float, *, clean: Clean = Clean.ALL) -> None:
         """End every replica and free everything; see Engine."""
         await self._watcher.synced()
+        await self._launcher.admit(gang_id.job_id)
         await self._orders.stop(gang_id, grace_seconds, clean)
 
     async def events(self) -> AsyncIterator[EngineEvent]:
@@ -184,10 +190,14 @@ class KubernetesEngine:
         while True:
             yield await self._outbox.take()
 
-    def logs(self, query: LogQuery) -> AsyncIterator[LogLine]:
+    async def logs(self, query: LogQuery) -> AsyncIterator[LogLine]:
         """Read output; see Engine."""
-        reader = LogReader(self._client, query, controller=self._controller, namespace=self._namespace)
-        return reader.read()
+        await self._launcher.admit(query.job_id)
+        is_jobs = partial(self.view.is_jobs, query.job_id)
+        reader = LogReader(self._client, query, controller=self._controller, namespace=self._namespace, is_jobs=is_jobs)
+        async with aclosing(reader.read()) as lines:
+            async for line in lines:
+                yield line
 
     async def usage(self) -> Usage:
         """Measure what is used now; see Engine."""
@@ -197,8 +207,11 @@ class KubernetesEngine:
 
     async def forget(self, job_id: JobId) -> None:
         """Remove everything the job left; see Engine."""
-        await self._remover.forget(job_id, namespace=self._namespace)
+        await self._launcher.admit(job_id)
+        await self._remover.forget(job_id)
+        await self._launcher.forget(job_id)
         self._gangs.forget(job_id)
+        self.view.dismiss(job_id)
 
     async def send_files(self, job_id: JobId, spec: JobSpec) -> None:
         """Put a submitted job's code and its local inputs into the cluster, whose controller has another disk.

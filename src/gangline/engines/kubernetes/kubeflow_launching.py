@@ -22,7 +22,7 @@ from gangline.engines.kubernetes.kubeflow_pods import (
 from gangline.engines.kubernetes.launch_order import lasting_addresses
 from gangline.engines.kubernetes.names import ReplicaKey, replica_of
 from gangline.engines.kubernetes.pod import Plain, owner_to_plain
-from gangline.engines.kubernetes.refusals import Refusal, RefusedError
+from gangline.engines.kubernetes.refusals import RefusedError, name_taken
 from gangline.engines.kubernetes.watch import ClusterView
 from gangline.kube import (
     CONFIG_MAPS,
@@ -109,7 +109,7 @@ class KubeflowLauncher:
 
     async def _configured(self, job: KubeflowGang, body: Plain) -> bool:
         found = await self._find(job, CONFIG_MAPS, body)
-        if found is not None and not _is_jobs(job, found):
+        if found is not None and not self._is_jobs(job, found):
             return False
         # Written anew with every change of the gang: the kubelet carries it into running pods.
         await self._client.apply(CONFIG_MAPS, body, force=True)
@@ -125,14 +125,18 @@ class KubeflowLauncher:
                 return True
             except AlreadyExistsError:
                 found = await self._find(job, SERVICES, body)
-                return found is not None and _is_jobs(job, found)
+                return found is not None and self._is_jobs(job, found)
+
+    def _is_jobs(self, job: KubeflowGang, found: Metadata) -> bool:
+        """Whether something is this very job's, and stays."""
+        return found.deletion_timestamp is None and self._view.is_jobs(job.gang.id.job_id, found)
 
     async def _find(self, job: KubeflowGang, resource: Resource[AnyObject], body: Plain) -> Metadata | None:
         """Find what has the name, if anything has; a stranger's is refused, for it would never go away."""
         fields = {"metadata.name": body["metadata"]["name"]}
         listed = await self._client.list(resource, namespace=job.gang.spec.tenant, fields=fields)
         for item in listed.items or ():
-            if _is_jobs(job, item.metadata) or _is_going(item.metadata, self._controller):
+            if self._is_jobs(job, item.metadata) or _is_going(item.metadata, self._controller):
                 return item.metadata
             raise _taken(resource, body, "somebody else")
         return None
@@ -181,6 +185,8 @@ class KubeflowLauncher:
         except NotFoundError:
             return False
         key = replica_of(pod.metadata.labels, self._controller)
+        if key is not None and not self._view.is_jobs(key.gang_id.job_id, pod.metadata):
+            key = None
         if key == ReplicaKey(job.gang.id, replica.id, replica.incarnation):
             return True
         if key is not None and key.gang_id.job_id == job.gang.id.job_id:
@@ -218,12 +224,6 @@ class KubeflowLauncher:
         await self._client.patch(PODS, pod.metadata.name, {"metadata": metadata}, namespace=pod.metadata.namespace)
 
 
-def _is_jobs(job: KubeflowGang, found: Metadata) -> bool:
-    """Whether something is this very job's: by our label, or by its owner where upstream's operator made it."""
-    owned = job.owner is not None and any(owner.uid == job.owner.uid for owner in found.owner_references)
-    return found.deletion_timestamp is None and (owned or found.labels.get(names.JOB_ID) == job.gang.id.job_id)
-
-
 def _is_going(found: Metadata, controller: str) -> bool:
     """Whether something is about to go: it is being deleted, or it is another job's, which may have been deleted."""
     labels = found.labels
@@ -241,5 +241,4 @@ def _is_upstreams(job: KubeflowGang, pod: Pod) -> bool:
 
 
 def _taken(resource: Resource[AnyObject], body: Plain, whose: str) -> RefusedError:
-    message = f"the name {body['metadata']['name']} of a {resource.kind} belongs to {whose}"
-    return RefusedError(Refusal(reason=f"{resource.kind}NameTaken", message=message, permanent=False))
+    return RefusedError(name_taken(resource.kind, body["metadata"]["name"], whose))

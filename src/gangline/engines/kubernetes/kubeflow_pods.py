@@ -139,10 +139,8 @@ def _metadata(job: KubeflowGang, replica: GangReplica, given: Plain, containers:
     labels = {**(given.get("labels") or {}), **job.labels_of(replica.id), **our_labels(job, replica)}
     if replica.id == ReplicaId(job.gang.spec.lead_role, 0):
         labels[JOB_ROLE_LABEL] = "master"
-    ours = job.metadata(job.name_of(replica.id), labels)
     annotations = {**(given.get("annotations") or {}), **our_annotations(job, containers)}
-    kept = {name: value for name, value in given.items() if name not in ("creationTimestamp", "generateName")}
-    return {**kept, **ours, "annotations": annotations}
+    return {**job.metadata(job.name_of(replica.id), labels), "annotations": annotations}
 
 
 def _containers(job: KubeflowGang, replica: GangReplica, given: list[Plain]) -> list[Plain]:

@@ -1,6 +1,7 @@
 """Sends what a gang needs: shared objects first, then its pods, side by side. Every write may be repeated."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 from gangline.dialects.kubeflow import kind_of
 from gangline.engines.kubernetes import mpi_shell, names
 from gangline.engines.kubernetes.capacity import gpu_resource
+from gangline.engines.kubernetes.foreign.pod_jobs import is_pod_job
 from gangline.engines.kubernetes.gangs import GangState
 from gangline.engines.kubernetes.kubeflow_launching import KubeflowLauncher
 from gangline.engines.kubernetes.launch_order import lasting_addresses
@@ -24,7 +26,7 @@ from gangline.engines.kubernetes.manifests import (
 )
 from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.pod import Plain
-from gangline.engines.kubernetes.refusals import Refusal, RefusedError, refusal_of
+from gangline.engines.kubernetes.refusals import Refusal, RefusedError, name_taken, refusal_of
 from gangline.engines.kubernetes.sending import Sender
 from gangline.engines.kubernetes.staging import check_data
 from gangline.engines.kubernetes.watch import ClusterView
@@ -41,7 +43,9 @@ from gangline.kube import (
     ForbiddenError,
     GenericObject,
     KubeClient,
+    Metadata,
     NotFoundError,
+    Owner,
     OwnerReference,
     Resource,
 )
@@ -57,8 +61,8 @@ _SOLO_SECONDS = 30.0
 class Owners(Protocol):
     """Knows the object that stands for a job, where the cluster itself is the record."""
 
-    async def owner_of(self, job_id: JobId) -> OwnerReference | None:
-        """Return what everything of this job belongs to."""
+    async def owner_of(self, job_id: JobId) -> Owner | None:
+        """Return what everything of this job, or of this sweep, belongs to."""
         ...
 
 
@@ -86,7 +90,7 @@ class Launcher:
         self._prefix = prefix
         self._image = image
         self._mover_image = mover_image
-        self._sender = Sender(client, controller=controller, code_directory=code_directory)
+        self._sender = Sender(client, controller=controller, code_directory=code_directory, is_jobs=self._is_jobs)
         self._owners = owners
         self._slots = asyncio.Semaphore(concurrency)
         self._kubeflow = KubeflowLauncher(client, view, controller=controller, slots=self._slots)
@@ -119,7 +123,7 @@ class Launcher:
 
     async def _launch(self, state: GangState, gang: Gang, replicas: list[GangReplica]) -> None:
         if (kind := kind_of(gang.spec)) is not None:
-            await self._kubeflow.launch(state, gang, kind, replicas, await self.owner_of(gang.id.job_id))
+            await self._kubeflow.launch(state, gang, kind, replicas, await self.reference_to(gang.id.job_id))
             return
         around = await self._prepare(state, gang, await self._surroundings(gang))
         await self._create_pods(state, gang, replicas, around)
@@ -133,7 +137,7 @@ class Launcher:
         keys = ((ReplicaKey(gang.id, replica.id, replica.incarnation), replica) for replica in gang.replicas)
         unaccounted = [replica for key, replica in keys if replica.started and key not in known]
         if unaccounted:
-            owner = await self.owner_of(gang.id.job_id)
+            owner = await self.reference_to(gang.id.job_id)
             await self._kubeflow.adopt(state, self._completed(gang), kind, unaccounted, owner)
 
     async def send_files(self, gang: Gang) -> None:
@@ -143,15 +147,16 @@ class Launcher:
 
     async def remove_shared(self, state: GangState) -> None:
         """Delete the service, the network policy and the hostfile of an attempt that is gone."""
+        job_id = state.gang_id.job_id
         if state.gang is None:
-            await self.remove_strays(state.gang_id.job_id)
+            await self.remove_strays(job_id)
             return
         if (kind := kind_of(state.gang.spec)) is not None:
             # Found by their labels: the names repeat, and may be another job's by now.
             kinds = (SERVICES, CONFIG_MAPS) if kind.framework is Framework.MPI else (SERVICES,)
-            await self._remove_labelled(state.gang_id.job_id, kinds, state.namespace)
+            await self._remove_labelled(job_id, kinds)
             return
-        name = names.job_name(state.name, state.gang_id.job_id)
+        name = names.job_name(state.name, job_id)
         await asyncio.gather(
             self._delete(SERVICES, name, state.namespace),
             self._delete(NETWORK_POLICIES, name, state.namespace),
@@ -162,23 +167,47 @@ class Launcher:
 
     async def remove_strays(self, job_id: JobId) -> None:
         """Delete what an earlier life left when it died between the last pod and the rest: only labels find it."""
-        await self._remove_labelled(job_id, (SERVICES, NETWORK_POLICIES, CONFIG_MAPS), self._namespace)
+        await self._remove_labelled(job_id, (SERVICES, NETWORK_POLICIES, CONFIG_MAPS))
 
-    async def _remove_labelled(self, job_id: JobId, kinds: Sequence[Resource[Any]], namespace: str | None) -> None:
+    async def forget(self, job_id: JobId) -> None:
+        """Delete the code and the logs of a job that no object stands for; those of others go with it."""
+        if self._owners is None:
+            await self._remove_labelled(job_id, (CONFIG_MAPS,), part=None)
+
+    async def _remove_labelled(
+        self, job_id: JobId, kinds: Sequence[Resource[Any]], *, part: Part | None = Part.NETWORK
+    ) -> None:
+        owner = await self.owner_of(job_id)
+        if owner is None and self._owners is not None:
+            return  # what was its own goes with its object
         labels = names.job_labels(self._controller, job_id)
         for resource in kinds:
-            part = Part.HOSTS if resource is CONFIG_MAPS else Part.NETWORK
-            found = await self._client.list(resource, namespace=namespace, labels={**labels, names.PART: part})
-            await asyncio.gather(
-                *(
-                    self._delete(resource, item.metadata.name, item.metadata.namespace, uid=item.metadata.uid)
-                    for item in found.items or ()
-                )
-            )
+            if part is not None:
+                labels[names.PART] = Part.HOSTS if resource is CONFIG_MAPS else part
+            namespace = owner.namespace if owner is not None else self._namespace
+            found = await self._client.list(resource, namespace=namespace, labels=labels)
+            ours = [item.metadata for item in found.items or () if self._view.is_jobs(job_id, item.metadata)]
+            await asyncio.gather(*(self._delete(resource, one.name, one.namespace, uid=one.uid) for one in ours))
 
-    async def owner_of(self, job_id: JobId) -> OwnerReference | None:
+    async def admit(self, job_id: JobId) -> None:
+        """Let the view know whose pods are this job's replicas."""
+        if (owner := await self.owner_of(job_id)) is not None:
+            self._view.admit(job_id, owner)
+
+    async def _is_jobs(self, job_id: JobId, metadata: Metadata) -> bool:
+        await self.admit(job_id)
+        return self._view.is_jobs(job_id, metadata)
+
+    async def owner_of(self, job_id: JobId) -> Owner | None:
         """Return the object that stands for a job, where there is one."""
-        return await self._owners.owner_of(job_id) if self._owners is not None else None
+        if self._owners is None or is_pod_job(job_id):
+            return None
+        return await self._owners.owner_of(job_id)
+
+    async def reference_to(self, job_id: JobId) -> OwnerReference | None:
+        """Return what everything of a job names as its owner."""
+        owner = await self.owner_of(job_id)
+        return owner.reference if owner is not None else None
 
     def _completed(self, gang: Gang) -> Gang:
         """Fill in the namespace and the image that this installation decides."""
@@ -191,7 +220,7 @@ class Launcher:
         nodes = {replica.node for replica in gang.replicas}
         return Surroundings(
             controller=self._controller,
-            owner=await self.owner_of(gang.id.job_id),
+            owner=await self.reference_to(gang.id.job_id),
             gpu_resources={node: gpu_resource(self._view.nodes.get(node)) for node in nodes},
             priority_classes=await self._classes(),
             mover_image=self._mover_image,
@@ -238,9 +267,9 @@ class Launcher:
             # Applied, not created: an earlier attempt may have been another version's.
             await self._client.apply(CONFIG_MAPS, moves, force=True)
         await asyncio.gather(
-            self._create(SERVICES, gang_to_service(gang, around)),
+            self._create(gang, SERVICES, gang_to_service(gang, around)),
             self._create_policy(gang, around),
-            self._create(SECRETS, gang_to_shell(gang, around)),
+            self._create(gang, SECRETS, gang_to_shell(gang, around)),
         )
         state.prepared = True
         return around
@@ -248,12 +277,13 @@ class Launcher:
     async def _create_policy(self, gang: Gang, around: Surroundings) -> None:
         policy = gang_to_network_policy(gang, around)
         if not is_solo(gang.spec):
-            await self._create(NETWORK_POLICIES, policy)
+            await self._create(gang, NETWORK_POLICIES, policy)
             return
         async with self._solo_lock:  # many small jobs come at once, and one policy is enough for all
             now = asyncio.get_running_loop().time()
             if self._solo_ready.get(gang.spec.tenant, now) <= now:
-                await self._create(NETWORK_POLICIES, policy)
+                with contextlib.suppress(AlreadyExistsError):
+                    await self._client.create_unread(NETWORK_POLICIES, policy)
                 self._solo_ready[gang.spec.tenant] = now + _SOLO_SECONDS
 
     async def _create_pods(
@@ -268,8 +298,8 @@ class Launcher:
                     return  # the gang is lost already; more pods would only hold machines
                 try:
                     replica, pod = next(waiting)
-                    await self._create(PODS, pod)
-                except ApiError:
+                    await self._create(gang, PODS, pod)
+                except (ApiError, RefusedError):
                     refused.set()
                     raise
             state.created.add(ReplicaKey(gang.id, replica.id, replica.incarnation))
@@ -279,13 +309,23 @@ class Launcher:
             if isinstance(outcome, BaseException):
                 raise outcome
 
-    async def _create(self, resource: Resource[AnyObject], body: Plain | None) -> None:
+    async def _create(self, gang: Gang, resource: Resource[AnyObject], body: Plain | None) -> None:
         if body is None:
             return
         try:
             await self._client.create_unread(resource, body)
         except AlreadyExistsError:
-            return  # an earlier life of the controller, or an earlier try, got this far
+            # An earlier life of the controller, or an earlier try, got this far; or somebody took the name.
+            await self._check_own(gang, resource, body["metadata"]["name"])
+
+    async def _check_own(self, gang: Gang, resource: Resource[AnyObject], name: str) -> None:
+        """Refuse what somebody else made under a name of the job's; a Secret is never looked at."""
+        if resource is SECRETS:
+            return
+        fields = {"metadata.name": name}
+        found = await self._client.list(resource, namespace=gang.spec.tenant, fields=fields)
+        if any(not self._view.is_jobs(gang.id.job_id, item.metadata) for item in found.items or ()):
+            raise RefusedError(name_taken(resource.kind, name, "somebody else"))
 
     async def _delete(
         self, resource: Resource[AnyObject], name: str, namespace: str, *, uid: str | None = None

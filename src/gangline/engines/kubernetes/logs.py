@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from gangline.engines.kubernetes.kept_logs import (
 )
 from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.news import main_state
-from gangline.kube import CONFIG_MAPS, PODS, Applied, Change, Deleted, KubeClient, KubeError, Pod
+from gangline.kube import CONFIG_MAPS, PODS, Applied, Change, Deleted, KubeClient, KubeError, Metadata, Pod
 from gangline.model import LogLine
 
 _log = logging.getLogger(__name__)
@@ -41,14 +41,23 @@ class _Found:
 class LogReader:
     """Answers one query. It needs to see the job's own namespace and no more."""
 
-    def __init__(self, client: KubeClient, query: LogQuery, *, controller: str, namespace: str | None) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        query: LogQuery,
+        *,
+        controller: str,
+        namespace: str | None,
+        is_jobs: Callable[[Metadata], bool],
+    ) -> None:
         self._client = client
         self._query = query
         self._controller = controller
         self._namespace = namespace
+        self._is_jobs = is_jobs
         self._told: set[ReplicaKey] = set()
 
-    async def read(self) -> AsyncIterator[LogLine]:
+    async def read(self) -> AsyncGenerator[LogLine, None]:
         """Return the lines the query asks for."""
         found = await self._find()
         attempt = self._query.attempt or max(found.attempts, default=None)
@@ -93,9 +102,8 @@ class LogReader:
             self._client.list(PODS, namespace=self._namespace, labels={**labels, names.PART: Part.REPLICA}),
             self._client.list(CONFIG_MAPS, namespace=self._namespace, labels={**labels, names.PART: Part.LOGS}),
         )
-        ours = ((names.replica_of(pod.metadata.labels, self._controller), pod) for pod in pods.items or ())
-        living = {key: pod for key, pod in ours if key is not None}
-        kept = maps.items or []
+        living = {key: pod for pod in pods.items or () if (key := self._key_of(pod)) is not None}
+        kept = [item for item in maps.items or () if self._is_jobs(item.metadata)]
         # A pack may be empty: the attempt was, and wrote nothing.
         attempts = {attempt_of(item) for item in kept}
         return _Found(
@@ -103,6 +111,9 @@ class LogReader:
             kept=[log for item in kept for log in unpack(item)],
             attempts=frozenset(attempts | {key.gang_id.attempt for key in living}),
         )
+
+    def _key_of(self, pod: Pod) -> ReplicaKey | None:
+        return names.replica_of(pod.metadata.labels, self._controller) if self._is_jobs(pod.metadata) else None
 
     async def _whole(self, key: ReplicaKey, pod: Pod) -> list[LogLine]:
         state = main_state(pod)
@@ -137,6 +148,8 @@ class LogReader:
         stream = self._client.reflect(PODS, namespace=self._namespace, labels={**labels, names.PART: Part.REPLICA})
         async with aclosing(stream) as changes, aclosing(_patiently(changes, running)) as news:
             async for change in news:
+                if isinstance(change, Applied | Deleted) and not self._is_jobs(change.object.metadata):
+                    continue
                 if change is None:
                     if not running or await self._is_over(labels):
                         break
@@ -153,7 +166,7 @@ class LogReader:
     async def _is_over(self, labels: Mapping[str, str]) -> bool:
         """Whether pods that have ended stay to be looked at: something is kept of every attempt that is over."""
         kept = await self._client.list(CONFIG_MAPS, namespace=self._namespace, labels={**labels, names.PART: Part.LOGS})
-        return bool(kept.items)
+        return any(self._is_jobs(item.metadata) for item in kept.items or ())
 
     def _begin(
         self,
@@ -162,8 +175,7 @@ class LogReader:
         reading: dict[ReplicaKey, "asyncio.Task[None]"],
         arrived: "asyncio.Queue[LogLine | None]",
     ) -> None:
-        key = names.replica_of(pod.metadata.labels, self._controller)
-        state = main_state(pod)
+        key, state = self._key_of(pod), main_state(pod)
         if key is None or key in reading or key in self._told or not self._wanted(key):
             return
         if state.running is not None or state.terminated is not None:

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING
 
 from gangline.engines.interface import Engine, EngineEvent, LogQuery, Saboteur
 from gangline.errors import EngineError, GanglineError, PermissionDeniedError
-from gangline.kube import NODES, PODS, ConflictError, ForbiddenError, KubeClient, KubeError, NotFoundError, Pod
+from gangline.kube import (
+    NODES,
+    PODS,
+    ConflictError,
+    ForbiddenError,
+    KubeClient,
+    KubeError,
+    NotFoundError,
+    Owner,
+    Pod,
+    belongs,
+)
 from gangline.kube import Node as KubeNode
 from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, LogLine, Node, ReplicaId, Tenant, Usage
 
@@ -62,7 +73,7 @@ class KubernetesObserver:
             raise PermissionDeniedError(
                 f"this needs to read the nodes and pods of the whole cluster, and you may not: {error.message}"
             ) from error
-        return _describe(nodes, pods, await self._holding())
+        return await self._describe(nodes, pods)
 
     async def usage(self) -> Usage:
         """Measure what is used now: of everything, or of the tenant's own replicas for whom may see no more."""
@@ -72,7 +83,7 @@ class KubernetesObserver:
             nodes, pods = (), (await self._client.list(PODS, namespace=self._namespace)).items or ()
         from gangline.engines.kubernetes.usage import measure
 
-        view = _seen(nodes, pods, {})
+        view = _seen(nodes, pods, {}, await self._owners_of(await self._holding()))
         ours = [item for gang_id in view.gangs() for item in view.pods_of(gang_id).items()]
         return await measure(self._client, nodes=view.describe_nodes((), {}), pods=ours, namespace=self._namespace)
 
@@ -96,7 +107,8 @@ class KubernetesObserver:
 
     async def kill(self, gang_id: GangId, replica: ReplicaId) -> bool:
         """Take a running replica's pod away, with no grace; see Saboteur."""
-        pod = await running_pod(self._client, gang_id, replica, namespace=self._namespace)
+        owner = await self._owners.owner_of(gang_id.job_id)
+        pod = None if owner is None else await running_pod(self._client, owner, gang_id, replica)
         if pod is None:
             return False
         metadata = pod.metadata
@@ -149,28 +161,33 @@ class KubernetesObserver:
             )
         return self._made
 
+    async def _describe(self, nodes: Iterable[KubeNode], pods: Iterable[Pod]) -> Sequence[Node]:
+        """Describe nodes beside jobs that hold some of them: what is theirs must not count for others as well."""
+        jobs = await self._holding()
+        view = _seen(nodes, pods, _recorded(jobs), await self._owners_of(jobs))
+        known = {job.gang_id for job in jobs}
+        return view.describe_nodes([gang_id for gang_id in view.gangs() if gang_id not in known], {})
+
+    async def _owners_of(self, jobs: Iterable[Job]) -> dict[JobId, Owner]:
+        found = {job.id: await self._owners.owner_of(job.id) for job in jobs}
+        return {job_id: owner for job_id, owner in found.items() if owner is not None}
+
     async def _cluster(self) -> tuple[Sequence[KubeNode], Sequence[Pod]]:
         nodes, pods = await asyncio.gather(self._client.list(NODES), self._client.list(PODS))
         return nodes.items or (), pods.items or ()
 
 
-async def running_pod(client: KubeClient, gang_id: GangId, replica: ReplicaId, *, namespace: str) -> Pod | None:
+async def running_pod(client: KubeClient, owner: Owner, gang_id: GangId, replica: ReplicaId) -> Pod | None:
     """Find the pod in which a replica of an attempt runs now."""
     from gangline.engines.kubernetes import names
 
     labels = names.gang_labels(_CONTROLLER, gang_id)
     labels |= {names.PART: names.Part.REPLICA, names.ROLE: replica.role, names.INDEX: str(replica.index)}
-    for pod in (await client.list(PODS, namespace=namespace, labels=labels)).items or ():
-        if pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None:
+    for pod in (await client.list(PODS, namespace=owner.namespace, labels=labels)).items or ():
+        running = pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
+        if running and belongs(pod.metadata, owner):
             return pod
     return None
-
-
-def _describe(nodes: Iterable[KubeNode], pods: Iterable[Pod], jobs: Collection[Job]) -> Sequence[Node]:
-    """Describe nodes beside jobs that hold some of them: what is theirs must not count as somebody else's as well."""
-    view = _seen(nodes, pods, _recorded(jobs))
-    known = {job.gang_id for job in jobs}
-    return view.describe_nodes([gang_id for gang_id in view.gangs() if gang_id not in known], {})
 
 
 def _recorded(jobs: Iterable[Job]) -> "dict[tuple[str, str], ReplicaKey]":
@@ -192,13 +209,18 @@ def _recorded(jobs: Iterable[Job]) -> "dict[tuple[str, str], ReplicaKey]":
 
 
 def _seen(
-    nodes: Iterable[KubeNode], pods: Iterable[Pod], recorded: "Mapping[tuple[str, str], ReplicaKey]"
+    nodes: Iterable[KubeNode],
+    pods: Iterable[Pod],
+    recorded: "Mapping[tuple[str, str], ReplicaKey]",
+    owners: "Mapping[JobId, Owner]",
 ) -> "ClusterView":
     from gangline.engines.kubernetes.watch import ClusterView
 
     view = ClusterView(controller=_CONTROLLER, changed_pod=_ignore, changed_nodes=_ignore, lost_node=_ignore)
     for node in nodes:
         view.apply_node(node)
+    for job_id, owner in owners.items():
+        view.admit(job_id, owner)
     for pod in pods:
         key = recorded.get((pod.metadata.namespace, pod.metadata.uid))
         if key is not None:

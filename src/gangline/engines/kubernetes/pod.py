@@ -129,7 +129,8 @@ def _metadata(order: PodOrder, given: Plain) -> Plain:
     ours = owned_metadata(names.pod_name(gang.spec.name, gang.id, order.replica), gang.spec.tenant, labels, order.owner)
     containers = _template_containers(order)
     main = containers[main_container(containers, gang.spec.framework)].get("name", MAIN_CONTAINER)
-    return {**given, **ours, "annotations": {**(given.get("annotations") or {}), DEFAULT_CONTAINER: main}}
+    # Nothing else of the template's: a finalizer, say, would hold the pod, and so its machine, as long as it likes.
+    return {**ours, "annotations": {**(given.get("annotations") or {}), DEFAULT_CONTAINER: main}}
 
 
 def _template_containers(order: PodOrder) -> list[Plain]:

@@ -41,6 +41,13 @@ def refusal_of(error: ApiError) -> Refusal | None:
     return None
 
 
+def name_taken(kind: str, name: str, whose: str) -> Refusal:
+    """Say that an object of the gang cannot be made because its name is taken."""
+    return Refusal(
+        reason=f"{kind}NameTaken", message=f"the name {name} of a {kind} belongs to {whose}", permanent=False
+    )
+
+
 def _forbidden(text: str) -> Refusal:
     if "exceeded quota" in text:
         return Refusal(reason="QuotaExceeded", message=text, permanent=False, blameless=True)

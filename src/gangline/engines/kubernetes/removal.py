@@ -17,7 +17,7 @@ from gangline.engines.kubernetes.kept_logs import KeptLog
 from gangline.engines.kubernetes.launching import Launcher
 from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.watch import ClusterView
-from gangline.kube import CONFIG_MAPS, PODS, ConflictError, KubeClient, KubeError, NotFoundError, Pod
+from gangline.kube import PODS, ConflictError, KubeClient, KubeError, NotFoundError, Pod
 from gangline.model import Clean, JobId, Metric
 
 _log = logging.getLogger(__name__)
@@ -72,14 +72,10 @@ class Remover:
         grace = max(1, math.ceil(grace_seconds))
         await asyncio.gather(*(self._delete(pod, grace) for pod in pods))
 
-    async def forget(self, job_id: JobId, *, namespace: str | None) -> None:
-        """Delete what a job left when it ended: pods that were kept, logs, code."""
+    async def forget(self, job_id: JobId) -> None:
+        """Delete the pods that were kept when a job ended."""
         gangs = [gang_id for gang_id in self._view.gangs() if gang_id.job_id == job_id]
         await self.ask_to_end([pod for gang_id in gangs for pod in self._view.pods_of(gang_id).values()], 0)
-        labels = names.job_labels(self._controller, job_id)
-        found = await self._client.list(CONFIG_MAPS, namespace=namespace, labels=labels)
-        for place in {item.metadata.namespace for item in found.items or ()}:
-            await self._client.delete_all(CONFIG_MAPS, labels=labels, namespace=place)
 
     def going(self, state: GangState, clean: Clean) -> dict[ReplicaKey, Pod]:
         """Return the pods of an attempt that must go now; the others are noted as kept."""
@@ -145,7 +141,7 @@ class Remover:
         """Ask the server itself about pods that were created and never seen: a watch may skip what lived briefly."""
         labels = {**names.gang_labels(self._controller, state.gang_id), names.PART: Part.REPLICA}
         found = await self._client.list(PODS, namespace=state.namespace, labels=labels)
-        if not found.items:
+        if not any(self._view.is_jobs(state.gang_id.job_id, pod.metadata) for pod in found.items or ()):
             state.created.clear()
 
     async def _force(self, state: GangState) -> None:
@@ -215,7 +211,7 @@ class Remover:
             name=names.job_name(state.name, state.gang_id.job_id),
             namespace=state.namespace,
             controller=self._controller,
-            owner=await self._launcher.owner_of(state.gang_id.job_id),
+            owner=await self._launcher.reference_to(state.gang_id.job_id),
         )
         try:
             await kept_logs.keep(self._client, packs)

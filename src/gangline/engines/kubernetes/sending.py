@@ -5,6 +5,7 @@ its way.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from gangline.engines.kubernetes.names import Part
 from gangline.engines.kubernetes.pod import Plain
 from gangline.engines.kubernetes.refusals import Refusal, RefusedError
 from gangline.engines.kubernetes.staging import Stock, local_inputs
-from gangline.kube import CONFIG_MAPS, AlreadyExistsError, KubeClient, NotFoundError
+from gangline.kube import CONFIG_MAPS, AlreadyExistsError, KubeClient, Metadata, NotFoundError
 from gangline.model import Gang, GangId, JobId
 from gangline.model.sweep import SWEEP_LABEL
 
@@ -30,11 +31,16 @@ _QUIET_LOOKS = 20
 """How often one looks for an archive of which nothing new arrives before it counts as never sent."""
 
 
+IsJobs = Callable[[JobId, Metadata], Awaitable[bool]]
+"""Says whether an object belongs to a job, or to a sweep."""
+
+
 class Sender:
     """Moves archives between a disk and the cluster."""
 
-    def __init__(self, client: KubeClient, *, controller: str, code_directory: Path | None) -> None:
+    def __init__(self, client: KubeClient, *, controller: str, code_directory: Path | None, is_jobs: IsJobs) -> None:
         self._client = client
+        self._is_jobs = is_jobs
         self._controller = controller
         self._code_directory = code_directory
 
@@ -102,17 +108,19 @@ class Sender:
         while quiet < _QUIET_LOOKS:
             try:
                 found = await self._client.get(CONFIG_MAPS, metadata["name"], namespace=metadata["namespace"])
-                return config_map_to_archive(found)
+                if await self._is_jobs(gang.id.job_id, found.metadata):
+                    return config_map_to_archive(found)
             except NotFoundError:
-                arrived = await self._arrived(gang, metadata)
-                quiet, seen = (0 if arrived > seen else quiet + 1), arrived
-                await asyncio.sleep(_LOOK_SECONDS)
+                pass
+            arrived = await self._arrived(gang, metadata)
+            quiet, seen = (0 if arrived > seen else quiet + 1), arrived
+            await asyncio.sleep(_LOOK_SECONDS)
         raise missing
 
     async def _arrived(self, gang: Gang, metadata: Plain) -> int:
         labels = names.job_labels(self._controller, gang.id.job_id)
         found = await self._client.list(CONFIG_MAPS, namespace=metadata["namespace"], labels=labels)
-        return len(found.items or ())
+        return sum([await self._is_jobs(gang.id.job_id, item.metadata) for item in found.items or ()])
 
 
 def _sent_as(gang: Gang) -> Gang:

@@ -14,11 +14,24 @@ from typing import Generic
 
 from gangline.engines.kubernetes.capacity import NO_OFFERS, is_lost, is_ready, node_to_model, occupies, taken
 from gangline.engines.kubernetes.foreign.pods import WATCHED_PODS, WatchedPod
-from gangline.engines.kubernetes.names import ReplicaKey, replica_of
+from gangline.engines.kubernetes.names import JOB_ID, ReplicaKey, replica_of
 from gangline.engines.kubernetes.outsiders import Outsiders
-from gangline.kube import NODES, Applied, Change, Deleted, KubeClient, KubeError, Node, Pod, Resource
+from gangline.kube import (
+    NODES,
+    Applied,
+    Change,
+    Deleted,
+    KubeClient,
+    KubeError,
+    Metadata,
+    Node,
+    Owner,
+    Pod,
+    Resource,
+    belongs,
+)
 from gangline.kube.objects import AnyObject
-from gangline.model import GangId, Resources
+from gangline.model import GangId, JobId, Resources
 from gangline.model import Node as ModelNode
 
 _log = logging.getLogger(__name__)
@@ -43,7 +56,12 @@ class _Share:
 
 
 class ClusterView:
-    """What is known of nodes and pods. ``changed_pod`` and ``changed_nodes`` are called as news comes in."""
+    """What is known of nodes and pods. ``changed_pod`` and ``changed_nodes`` are called as news comes in.
+
+    Labels say which replica a pod would be; whose it is, its owner says (``kube.ownership``). So a pod is a replica
+    only of a job that was admitted with its owner, and until then one of others. With ``ownerless`` jobs have no
+    objects, and labels must do.
+    """
 
     def __init__(
         self,
@@ -53,8 +71,10 @@ class ClusterView:
         changed_nodes: Callable[[], None],
         lost_node: Callable[[str], None],
         scheduler_name: str = "gangline",
+        ownerless: bool = False,
     ) -> None:
         self._controller = controller
+        self._ownerless = ownerless
         self._scheduler_name = scheduler_name
         self._changed_pod = changed_pod
         self._changed_nodes = changed_nodes
@@ -68,7 +88,11 @@ class ClusterView:
         self._shares: dict[tuple[str, str], _Share] = {}
         self._foreign: dict[str, _Foreign] = {}
         self._models: dict[str, tuple[Node, Resources, int, ModelNode]] = {}
-        self._claims: dict[str, ReplicaKey] = {}
+        self._owners: dict[JobId, Owner] = {}
+        self._claimants: dict[JobId, dict[str, Pod]] = {}
+        """Pods that bear the id of a job and are not known to be its own, by uid."""
+        self._keys: dict[str, ReplicaKey] = {}
+        """The pods that count as replicas, by uid: what one once was it stays, whatever is made of its labels."""
         self.named: dict[str, WatchedPod] = {}
         """Pods of others that name our scheduler, by uid."""
         self.changed_named: Callable[[WatchedPod], None] = _ignore
@@ -81,19 +105,39 @@ class ClusterView:
         pod = self.named.get(uid)
         return pod if pod is not None and pod.metadata.namespace == namespace else None
 
+    def admit(self, job_id: JobId, owner: Owner) -> None:
+        """Count the pods of a job's owner as its replicas from now on; those that are there are not told of."""
+        self._owners[job_id] = owner
+        for pod in tuple(self._claimants.get(job_id, {}).values()):
+            if (key := self._recognise(pod)) is not None:
+                self._count(pod, None)
+                self._gangs.setdefault(key.gang_id, {})[key] = pod
+                self._changes[key.gang_id] = next(self._numbers)
+
+    def dismiss(self, job_id: JobId) -> None:
+        """Count no further pods as replicas of a job that is forgotten."""
+        self._owners.pop(job_id, None)
+
+    def is_jobs(self, job_id: JobId, metadata: Metadata) -> bool:
+        """Whether an object belongs to a job that was admitted."""
+        if self._ownerless:
+            return metadata.labels.get(JOB_ID) == job_id
+        owner = self._owners.get(job_id)
+        return owner is not None and belongs(metadata, owner)
+
     def claim(self, uid: str, key: ReplicaKey) -> None:
         """Count a pod of others as a replica from now on, so that it is not counted twice."""
-        if self._claims.get(uid) == key:
+        if self._keys.get(uid) == key:
             return
         self.release(uid)
-        self._claims[uid] = key
+        self._keys[uid] = key
         if (pod := self.named.get(uid)) is not None:
             self._count(pod, None)
             self.apply_pod(pod)
 
     def release(self, uid: str) -> None:
         """Count a pod of others as somebody else's again."""
-        key, pod = self._claims.pop(uid, None), self.named.get(uid)
+        key, pod = self._keys.pop(uid, None), self.named.get(uid)
         if key is not None:
             self._forget_replica(key)
             if pod is not None:
@@ -174,7 +218,7 @@ class ClusterView:
 
     def apply_pod(self, pod: Pod) -> None:
         """Take in a pod's present state."""
-        key = self._key_of(pod)
+        key = self._keys.get(pod.metadata.uid) or self._recognise(pod)
         if key is None:
             self._count(pod, _Share(pod.spec.node_name, taken(pod)) if occupies(pod) else None)
         else:
@@ -188,9 +232,9 @@ class ClusterView:
 
     def drop_pod(self, pod: Pod) -> None:
         """Take in that a pod is gone."""
-        key = self._key_of(pod)
-        self._claims.pop(pod.metadata.uid, None)
+        key = self._keys.pop(pod.metadata.uid, None)
         if key is None:
+            self._forget_claimant(pod)
             self._count(pod, None)
         else:
             self._forget_replica(key)
@@ -216,8 +260,25 @@ class ClusterView:
         ours = replica_of(pod.metadata.labels, self._controller) is not None
         return pod.spec.scheduler_name == self._scheduler_name and not ours
 
-    def _key_of(self, pod: Pod) -> ReplicaKey | None:
-        return replica_of(pod.metadata.labels, self._controller) or self._claims.get(pod.metadata.uid)
+    def _recognise(self, pod: Pod) -> ReplicaKey | None:
+        """Say which replica a pod is that was none so far."""
+        key = replica_of(pod.metadata.labels, self._controller)
+        if key is None:
+            return None
+        job_id, uid = key.gang_id.job_id, pod.metadata.uid
+        if not self.is_jobs(job_id, pod.metadata):
+            self._claimants.setdefault(job_id, {})[uid] = pod
+            return None
+        self._forget_claimant(pod)
+        self._keys[uid] = key
+        return key
+
+    def _forget_claimant(self, pod: Pod) -> None:
+        job_id = JobId(pod.metadata.labels.get(JOB_ID, ""))
+        claimants = self._claimants.get(job_id, {})
+        claimants.pop(pod.metadata.uid, None)
+        if not claimants:
+            self._claimants.pop(job_id, None)
 
     def _forget_replica(self, key: ReplicaKey) -> None:
         pods = self._gangs.get(key.gang_id, {})

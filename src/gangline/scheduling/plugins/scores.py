@@ -9,7 +9,6 @@ from gangline.scheduling.plugins.filters import holds
 from gangline.scheduling.shapes import Shape
 from gangline.scheduling.table import CPU, GPU, MEMORY, PODS, Floats, Ints, NodeTable
 
-
 _GPUS_LAST = 1e6
 """More than any node has pods."""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gangline.dialects.kubeflow import JOB_NAME_LABEL, kind_of, selector_labels
 from gangline.dialects.kubeflow.status import OPERATOR_LABEL
-from gangline.kube import PODS, GenericObject, KubeClient
+from gangline.kube import PODS, GenericObject, KubeClient, belongs
 from gangline.model import JournalRecord
 from gangline.storage.kubernetes.kubeflow_past import taken_over
 from gangline.storage.kubernetes.record_text import appended
@@ -22,7 +22,9 @@ async def take_over(client: KubeClient, item: GenericObject, kept: Kept) -> Kept
     labels = selector_labels(kept.name, kind, kept.job.spec.lead_role)
     wanted = {name: labels[name] for name in (JOB_NAME_LABEL, OPERATOR_LABEL)}
     pods = await client.list(PODS, namespace=kept.namespace, labels=wanted)
-    job = taken_over(kept.job, pods.items or (), item.status)
+    # One without any owner was left behind with its job's definition; the engine gives it the owner again.
+    own = [pod for pod in pods.items or () if not pod.metadata.owner_references or belongs(pod.metadata, kept.owner)]
+    job = taken_over(kept.job, own, item.status)
     if job is None:
         return replace(kept, inherited=False)
     entry = job.history[-1]

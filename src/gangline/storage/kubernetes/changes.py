@@ -6,9 +6,9 @@ from contextlib import aclosing
 
 from gangline.kube import Applied, Deleted, KubeClient
 from gangline.model import JobId
+from gangline.storage.kubernetes.births import id_of
 from gangline.storage.kubernetes.objects import JobObjects
 from gangline.storage.kubernetes.records import RecordKind
-from gangline.storage.kubernetes.wire import id_of
 
 
 async def follow_changes(client: KubeClient, objects: JobObjects, changed: Callable[[JobId], None]) -> None:

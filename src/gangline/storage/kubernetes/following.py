@@ -106,6 +106,7 @@ class Follower:
     ) -> None:
         if isinstance(change, Synced):
             self._objects.synced.add(kind.resource.plural)
+            self._objects.listed.add(kind.resource.plural)
             return
         if not self._objects.is_ours(change.object.metadata.namespace):
             return

@@ -17,15 +17,16 @@ from gangline.dialects.kubeflow import GROUP, Kind, job_conditions, job_to_statu
 from gangline.dialects.translation import Translation
 from gangline.errors import InvalidInputError, UnreadableRecordError
 from gangline.kube import GenericObject, Resource
-from gangline.lifecycle import Event, new_job
+from gangline.lifecycle import Event
 from gangline.lifecycle.events import HaltRequested, ResumeRequested
 from gangline.model import Clock, Job, JobSpec, JournalRecord, Phase, RoleName, Tenant
 from gangline.storage.kubernetes import wire
 from gangline.storage.kubernetes.announcements import record_to_event, subject_of
 from gangline.storage.kubernetes.begun import roles_in, with_roles_of
+from gangline.storage.kubernetes.births import AUTHOR, JOB_ID, SUBMITTED_AS, birth_annotations, first_journal, newborn
 from gangline.storage.kubernetes.explanations import ToldExplanation, explanation_to_plain, plain_to_explanation
 from gangline.storage.kubernetes.kubeflow_past import began_elsewhere, ended_elsewhere
-from gangline.storage.kubernetes.record_text import FIELD, INITIAL, KeptRecord, record_to_text
+from gangline.storage.kubernetes.record_text import FIELD, INITIAL, KeptRecord, read_record, record_to_text
 from gangline.storage.kubernetes.records import Kept, Plain, RecordKind
 
 STRICT = "gangline.dev/strict"
@@ -33,7 +34,7 @@ STRICT = "gangline.dev/strict"
 OWN = "gangline"
 """The field of the status that is ours."""
 
-_BORN = (INITIAL, wire.SUBMITTED_AS)
+_BORN = (INITIAL, SUBMITTED_AS, AUTHOR)
 _RESTING = frozenset({Phase.HALTING, Phase.HALTED})
 _SECOND_VERSION = "sshAuthMountPath"
 """The definition gives this field to every MPIJob that is written as ``v2beta1``, and to no other."""
@@ -64,7 +65,7 @@ class KubeflowRecords:
         """Read an object; see RecordKind."""
         metadata, own, complaint = item.metadata, _own(item), None
         try:
-            record = wire.record_of(item, own)
+            record = read_record(own)
             try:
                 translation = self._translate(item, tenant)
             except InvalidInputError as error:
@@ -81,7 +82,7 @@ class KubeflowRecords:
             item,
             kind=self,
             job=job,
-            journal=record.journal if record is not None else (),
+            journal=record.journal if record is not None else first_journal(item, job),
             told=plain_to_explanation(own.get("explanation")),
             recorded=recorded,
             suspended=translation.suspended,
@@ -93,11 +94,11 @@ class KubeflowRecords:
         """Write a new object: the manifest as its user wrote it; see RecordKind."""
         manifest = json.loads(job.spec.manifest_json or "{}")
         given = manifest.get("metadata") or {}
-        born = wire.birth_annotations(job, records, namespace=namespace, name=name)
+        born = birth_annotations(job, records, namespace=namespace, name=name)
         metadata = {
             "name": name,
             "namespace": namespace,
-            "labels": {**wire.checked_labels(job.spec.labels), wire.JOB_ID: job.id},
+            "labels": {**wire.checked_labels(job.spec.labels), JOB_ID: job.id},
             "annotations": {**(given.get("annotations") or {}), **born},
         }
         spec = {**(manifest.get("spec") or {})}
@@ -194,7 +195,7 @@ class KubeflowRecords:
 
     def _translate(self, item: GenericObject, tenant: Tenant) -> Translation:
         metadata: Plain = {"name": item.metadata.name, "namespace": tenant}
-        labels = {key: value for key, value in item.metadata.labels.items() if key != wire.JOB_ID}
+        labels = {key: value for key, value in item.metadata.labels.items() if key != JOB_ID}
         annotations = {key: value for key, value in item.metadata.annotations.items() if key not in _BORN}
         if labels:
             metadata["labels"] = labels
@@ -221,7 +222,7 @@ class KubeflowRecords:
         return replace(job, spec=spec, scale=tuple(sorted((role.name, role.replicas) for role in elastic)))
 
     def _newborn(self, item: GenericObject, translation: Translation) -> Job:
-        job = new_job(wire.id_of(item), translation.spec, wire.created_at(item), halted=translation.suspended)
+        job = newborn(item, translation.spec, halted=translation.suspended)
         return ended_elsewhere(job, item.status) or job
 
     def _type_in(self, spec: JobSpec, role: RoleName) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from gangline.kube import CONFIG_MAPS, KubeClient, KubeError, NotFoundError, OwnerReference
+from gangline.kube import CONFIG_MAPS, KubeClient, KubeError, NotFoundError, Owner, belongs
 from gangline.model import JobId, Metric
 from gangline.storage.metrics import MetricKey, SeriesKey, age_of, key_of, order_of, series_of
 
@@ -28,8 +28,8 @@ _decoder = msgspec.msgpack.Decoder(list[Metric])
 class MetricKeeper:
     """Keeps the metrics of the jobs of one store."""
 
-    def __init__(self, client: KubeClient, place: "Callable[[JobId], tuple[str, str, OwnerReference] | None]") -> None:
-        """Make a keeper; ``place`` says in which namespace, under which name and for whom a job's metrics are kept."""
+    def __init__(self, client: KubeClient, place: "Callable[[JobId], tuple[str, Owner] | None]") -> None:
+        """Make a keeper; ``place`` says under which name and for whom a job's metrics are kept."""
         self._client = client
         self._place = place
         self._held: dict[JobId, dict[MetricKey, Metric]] = {}
@@ -107,25 +107,29 @@ class MetricKeeper:
         place = self._place(job_id)
         if place is None:
             return []
+        name, owner = place
         try:
-            kept = await self._client.get(CONFIG_MAPS, place[1], namespace=place[0])
+            kept = await self._client.get(CONFIG_MAPS, name, namespace=owner.namespace)
         except NotFoundError:
+            return []
+        if not belongs(kept.metadata, owner):
             return []
         try:
             return _decoder.decode(gzip.decompress(base64.b64decode(kept.binary_data[_KEY])))
         except (KeyError, ValueError, OSError, EOFError, zlib.error, msgspec.MsgspecError) as error:
-            _log.warning("the metrics in %s/%s were damaged and begin anew: %r", place[0], place[1], error)
+            _log.warning("the metrics in %s/%s were damaged and begin anew: %r", owner.namespace, name, error)
             return []
 
     async def _write(self, job_id: JobId) -> None:
         place = self._place(job_id)
         if place is None:
             return
-        namespace, name, owner = place
+        name, owner = place
         newest = _newest(self._held.get(job_id, {}).values())
         content = base64.b64encode(gzip.compress(msgspec.msgpack.encode(newest))).decode()
-        reference = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
-        metadata = {"name": name, "namespace": namespace, "ownerReferences": [reference]}
+        whose = owner.reference
+        reference = {"apiVersion": whose.api_version, "kind": whose.kind, "name": whose.name, "uid": whose.uid}
+        metadata = {"name": name, "namespace": owner.namespace, "ownerReferences": [reference]}
         await self._client.apply(CONFIG_MAPS, {"metadata": metadata, "binaryData": {_KEY: content}}, force=True)
 
 

@@ -10,10 +10,11 @@ from gangline.errors import NotFoundError, StorageError, UnreadableRecordError
 from gangline.kube import GenericObject, KubeClient, KubeError
 from gangline.kube import NotFoundError as KubeNotFoundError
 from gangline.model import Job, JobId, Tenant
+from gangline.storage.kubernetes.births import JOB_ID, SUBMITTED_AS, created_at, dated, id_of
 from gangline.storage.kubernetes.discovery import kubeflow_kinds
 from gangline.storage.kubernetes.native_records import NATIVE
 from gangline.storage.kubernetes.records import Kept, RecordKind
-from gangline.storage.kubernetes.wire import JOB_ID, NAME, SUBMITTED_AS, created_at, id_of, is_label_value
+from gangline.storage.kubernetes.wire import NAME, is_label_value
 
 _log = logging.getLogger(__name__)
 _DASHES_OF_A_UID = 4
@@ -21,12 +22,16 @@ _OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 class JobObjects:
-    """Every job object within reach. ``prefix`` stands before every namespace; ``namespace`` limits it to one."""
+    """Every job object within reach. ``prefix`` stands before every namespace; ``namespace`` limits it to one.
 
-    def __init__(self, client: KubeClient, *, prefix: str, namespace: str | None) -> None:
+    With ``believes_dates`` a job is as old as its record says, and not as its object is.
+    """
+
+    def __init__(self, client: KubeClient, *, prefix: str, namespace: str | None, believes_dates: bool = False) -> None:
         self._client = client
         self._prefix = prefix
         self.scope = namespace
+        self.believes_dates = believes_dates
         self.known: dict[JobId, Kept] = {}
         """The last form of every job that was read or written here: saves a read before most writes."""
         self.handled: dict[JobId, int] = {}
@@ -35,6 +40,8 @@ class JobObjects:
         """Jobs whose object is gone while their gang still runs: remembered here until it has been stopped."""
         self.synced: set[str] = set()
         """The kinds whose objects a watch keeps ``known`` complete of."""
+        self.listed: set[str] = set()
+        """The kinds of which a watch has once seen everything: from then on nobody known is displaced."""
         self._kinds: dict[str, RecordKind] | None = None
         self._unreadable: dict[str, str] = {}
 
@@ -78,11 +85,14 @@ class JobObjects:
         kept = kind.read(item, self.tenant_of(item.metadata.namespace))
         if kept is None:
             return None
-        if self._is_anothers(kept):
+        if kept.job.id != id_of(item) or self._is_anothers(kept):
             raise UnreadableRecordError(
                 f"{kept.namespace}/{kept.name} bears the id of another job; "
                 f"leave out the label {JOB_ID} and the annotation {SUBMITTED_AS}"
             )
+        if kept.recorded and not self.believes_dates:
+            # People write their jobs' statuses too, and whoever is older goes first.
+            kept = replace(kept, job=replace(kept.job, created_at=dated(item, kept.job.created_at)))
         if kept.complaint is None:
             return kept
         known = self.known.get(kept.job.id)
@@ -91,12 +101,15 @@ class JobObjects:
         return replace(kept, job=replace(kept.job, spec=known.job.spec))
 
     def _is_anothers(self, kept: Kept) -> bool:
-        """Whether an object bears the id of a job that an older object is the record of.
+        """Whether an object bears the id of a job that another object is the record of.
 
-        Ids are labels that anybody may write. Nobody may have a hand in another tenant's job by writing its id.
+        Ids are labels that anybody may write. Nobody may have a hand in another tenant's job by writing its id, be it
+        into an object that is older than that job. Only where nobody knows yet who was first, the older one is right.
         """
         known = self.known.get(kept.job.id) or self.graves.get(kept.job.id)
-        return known is not None and known.place != kept.place and known.made_at <= kept.made_at
+        if known is None or known.place == kept.place:
+            return False
+        return known.made_at <= kept.made_at or self.listed >= {known.place[0], kept.place[0]}
 
     def is_news(self, item: GenericObject) -> bool:
         """Whether a watch should look at an object, without reading it: most of what it says we wrote ourselves."""

@@ -16,7 +16,7 @@ import msgspec
 from gangline.model import Job, JobSpec, JournalRecord, PhaseEntry, ReplicaStatus, RoleName, RoleSpec
 
 INITIAL = "gangline.dev/initial"
-"""An annotation with the record a job is born with: one write makes job and record."""
+"""An annotation with what a submitter says of a new job; see ``births``."""
 FIELD = "record"
 """The field of a status that holds the record."""
 _JOURNAL_LENGTH = 1000
@@ -95,17 +95,22 @@ def _kept_replicas(replicas: Sequence[ReplicaStatus]) -> list[dict[str, Any]]:
     return written
 
 
-def read_record(status: Mapping[str, Any], annotations: Mapping[str, str]) -> KeptRecord | None:
-    """Read the record of a status or, before the first status, the one the job was born with; None if there is none.
-
-    Raises msgspec.MsgspecError if it is damaged.
-    """
-    text = status.get(FIELD) or annotations.get(INITIAL)
+def read_record(status: Mapping[str, Any]) -> KeptRecord | None:
+    """Read the record of a status; None if there is none. Raises msgspec.MsgspecError if it is damaged."""
+    text = status.get(FIELD)
     if text is None:
         return None
     if not isinstance(text, str):
         raise msgspec.ValidationError(f"Expected `str`, got `{type(text).__name__}` - at `$.status.{FIELD}`")
     return _decoder.decode(text)
+
+
+def read_initial(annotations: Mapping[str, str]) -> KeptRecord | None:
+    """Read what a submitter said of a new job; None if nothing, or nothing that can be read."""
+    try:
+        return _decoder.decode(annotations.get(INITIAL, ""))
+    except msgspec.MsgspecError:
+        return None
 
 
 def appended(journal: Sequence[JournalRecord], records: Sequence[JournalRecord]) -> tuple[JournalRecord, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from gangline.kube import GenericObject, OwnerReference, Resource
+from gangline.kube import GenericObject, Owner, OwnerReference, Resource
 from gangline.lifecycle import Event
 from gangline.model import Clock, Job, JournalRecord, Tenant
 from gangline.storage.kubernetes.explanations import ToldExplanation
@@ -92,10 +92,10 @@ class Kept:
         return self.kind.resource.plural, self.namespace, self.name
 
     @property
-    def owner(self) -> OwnerReference:
+    def owner(self) -> Owner:
         """What everything of the job belongs to."""
         resource = self.kind.resource
-        return OwnerReference(
+        reference = OwnerReference(
             api_version=resource.api_version,
             kind=resource.kind,
             name=self.name,
@@ -103,6 +103,7 @@ class Kept:
             controller=True,
             block_owner_deletion=self.kind.blocks_deletion,
         )
+        return Owner(self.namespace, reference)
 
 
 class RecordKind(Protocol):

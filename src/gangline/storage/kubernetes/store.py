@@ -19,7 +19,7 @@ from gangline.kube import (
     InvalidError,
     KubeClient,
     KubeError,
-    OwnerReference,
+    Owner,
 )
 from gangline.kube import ConflictError as KubeConflictError
 from gangline.kube import NotFoundError as KubeNotFoundError
@@ -29,6 +29,7 @@ from gangline.model.sweep import Sweep
 from gangline.storage.interface import JobQuery, Store
 from gangline.storage.kubernetes.announcer import Announcer
 from gangline.storage.kubernetes.begun import without_ghosts
+from gangline.storage.kubernetes.births import AUTHOR
 from gangline.storage.kubernetes.changes import follow_changes
 from gangline.storage.kubernetes.definitions import QUEUES
 from gangline.storage.kubernetes.explanations import ToldExplanation, explanation_change
@@ -60,15 +61,24 @@ class KubernetesStore:
     """Keeps jobs and queues as custom resources.
 
     ``prefix`` stands before every tenant's namespace and every queue's name. With ``namespace`` only that one is looked
-    at, which is all that most users may do.
+    at, which is all that most users may do. ``author`` is who submits, as the API server calls them.
+    ``believes_dates``: see ``JobObjects``.
     """
 
     def __init__(
-        self, client: KubeClient, *, prefix: str = "", namespace: str | None = None, announces: bool = True
+        self,
+        client: KubeClient,
+        *,
+        prefix: str = "",
+        namespace: str | None = None,
+        announces: bool = True,
+        author: str | None = None,
+        believes_dates: bool = False,
     ) -> None:
         self._client = client
         self._prefix = prefix
-        self._objects = JobObjects(client, prefix=prefix, namespace=namespace)
+        self._author = author
+        self._objects = JobObjects(client, prefix=prefix, namespace=namespace, believes_dates=believes_dates)
         self._announcer = Announcer(client) if announces else None
         self._metrics = MetricKeeper(client, self._metrics_place)
         self._sweeps = SweepObjects(client, self._objects)
@@ -83,9 +93,11 @@ class KubernetesStore:
         namespace = self._objects.namespace_of(job.spec.tenant)
         kind = await self._objects.kind_for(job)
         for name in await self._free_names(kind, job, namespace):
-            body = self._owned(kind.body(job, records, namespace=namespace, name=name), job)
+            body = self._signed(self._owned(kind.body(job, records, namespace=namespace, name=name), job))
             try:
                 kept = self._objects.read(await self._client.create(kind.resource, body), kind)
+                if kept is not None and not self._is_as_born(kept, job, records):
+                    kept = await self._record(kept, job, appended((), records))
             except AlreadyExistsError:
                 await self._check_is_no_namesake(kind, job, namespace, name)
             except ApiError as error:
@@ -98,9 +110,26 @@ class KubernetesStore:
                 return kept.job
         raise ConflictError(f"too many jobs named '{job.name}' are being deleted; try again later")
 
+    def _is_as_born(self, kept: Kept, job: Job, records: Sequence[JournalRecord]) -> bool:
+        """Whether a new object says all of its job: a submitter may say little, and few have more to say."""
+        known = kept.job
+        told, wanted = ([(each.reason, each.message) for each in journal] for journal in (kept.journal, records))
+        dates = (known.created_at, known.history)
+        if not self._objects.believes_dates and job.phase is known.phase:
+            dates = (job.created_at, job.history)
+        return told == wanted and replace(job, spec=known.spec) == replace(known, created_at=dates[0], history=dates[1])
+
+    def _signed(self, body: Plain) -> Plain:
+        """Say who submits; the admission policy sees to it that it is true."""
+        if self._author is None:
+            return body
+        metadata = body["metadata"]
+        annotations = {**metadata["annotations"], AUTHOR: self._author}
+        return {**body, "metadata": {**metadata, "annotations": annotations}}
+
     def _owned(self, body: Plain, job: Job) -> Plain:
         """Let a trial belong to its sweep."""
-        owner = self._sweeps.owner_of_trial(job)
+        owner = self._sweeps.owner_of_trial(job, body["metadata"]["namespace"])
         if owner is None:
             return body
         reference = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
@@ -144,9 +173,7 @@ class KubernetesStore:
         if job.finished:
             await self._metrics.rest(job.id)  # whoever sees that it is over may look at once
         try:
-            kept = await self._save_spec(kept, job)
-            body = kept.with_status(job, journal)
-            answer = await self._client.replace(kept.kind.resource, body, subresource="status")
+            saved = await self._record(await self._save_spec(kept, job), job, journal)
         except KubeConflictError as error:
             found = await self._objects.fetch(job.id)
             raise StaleVersionError("job", job.id, expected=job.version, found=found.job.version) from error
@@ -155,6 +182,14 @@ class KubernetesStore:
             raise NotFoundError("job", job.id) from error
         except KubeError as error:
             raise StorageError(f"job '{job.name}' cannot be saved: {error}") from error
+        self._objects.wrote(job.id, over=job.version, version=saved.job.version)
+        self._announce(saved, records)
+        return saved.job
+
+    async def _record(self, kept: Kept, job: Job, journal: tuple[JournalRecord, ...]) -> Kept:
+        """Write a job into the status of its object, and remember it."""
+        body = kept.with_status(job, journal)
+        answer = await self._client.replace(kept.kind.resource, body, subresource="status")
         saved = replace(
             kept,
             job=replace(without_ghosts(job), version=int(answer.metadata.resource_version)),
@@ -164,9 +199,7 @@ class KubernetesStore:
             recorded=True,
         )
         self._objects.known[job.id] = saved
-        self._objects.wrote(job.id, over=job.version, version=saved.job.version)
-        self._announce(saved, records)
-        return saved.job
+        return saved
 
     def _bury(self, grave: Kept) -> Job:
         """Keep the end of a job whose object is gone already."""
@@ -331,9 +364,16 @@ class KubernetesStore:
         if self._announcer is not None:
             await self._announcer.close()
 
-    async def owner_of(self, job_id: JobId) -> OwnerReference | None:
-        """Return what everything of this job belongs to; the Kubernetes engine asks."""
-        kept = self._objects.known.get(job_id) or self._objects.graves.get(job_id) or await self._objects.find(job_id)
+    async def owner_of(self, job_id: JobId) -> Owner | None:
+        """Return what everything of this job, or of this sweep, belongs to; the Kubernetes engine asks."""
+        owner = self.known_owner(job_id)
+        if owner is None and (kept := await self._objects.find(job_id)) is not None:
+            owner = kept.owner
+        return owner
+
+    def known_owner(self, job_id: JobId) -> Owner | None:
+        """Return the same of what was read here before, asking nobody."""
+        kept = self._objects.known.get(job_id) or self._objects.graves.get(job_id)
         return kept.owner if kept is not None else self._sweeps.owners.get(job_id)
 
     async def follow(self, listener: Listener, clock: Clock) -> None:
@@ -386,12 +426,12 @@ class KubernetesStore:
         except KubeError as error:
             raise StorageError(f"why job '{kept.job.name}' waits cannot be told: {error}") from error
 
-    def _metrics_place(self, job_id: JobId) -> tuple[str, str, OwnerReference] | None:
+    def _metrics_place(self, job_id: JobId) -> tuple[str, Owner] | None:
         kept = self._objects.known.get(job_id)
         if kept is None:
             return None
         digest = hashlib.sha256(job_id.encode()).hexdigest()[:6]  # somebody may have a ConfigMap of the plain name
-        return kept.namespace, f"{kept.name}-{digest}-metrics", kept.owner
+        return f"{kept.name}-{digest}-metrics", kept.owner
 
     def _announce(self, kept: Kept, records: Sequence[JournalRecord]) -> None:
         if self._announcer is not None:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
@@ -22,11 +22,21 @@ from gangline.errors import (
     StorageError,
     UnreadableRecordError,
 )
-from gangline.kube import AlreadyExistsError, Applied, Deleted, GenericObject, KubeClient, KubeError, OwnerReference
+from gangline.kube import (
+    AlreadyExistsError,
+    Applied,
+    Deleted,
+    GenericObject,
+    KubeClient,
+    KubeError,
+    Owner,
+    OwnerReference,
+)
 from gangline.kube import ConflictError as KubeConflictError
 from gangline.kube import NotFoundError as KubeNotFoundError
 from gangline.model import Job, Tenant
 from gangline.model.sweep import SWEEP_LABEL, Sweep
+from gangline.storage.kubernetes.births import dated
 from gangline.storage.kubernetes.definitions import GROUP, SWEEPS
 from gangline.storage.kubernetes.objects import JobObjects
 
@@ -43,8 +53,12 @@ class SweepObjects:
     def __init__(self, client: KubeClient, places: JobObjects) -> None:
         self._client = client
         self._places = places
-        self.owners: dict[str, OwnerReference] = {}
+        self.owners: dict[str, Owner] = {}
         """What the trials of a sweep and the files sent with it belong to, by its id, of all that were seen here."""
+        self._made: dict[str, float] = {}
+        """When the server made the object of each of these."""
+        self._listed = False
+        """Whether a watch has once seen all: from then on none that is known is displaced."""
 
     async def create(self, sweep: Sweep) -> Sweep:
         """Keep a new sweep; see Store."""
@@ -107,13 +121,16 @@ class SweepObjects:
                             await self._tell_if_invalid(change.object)
                         elif isinstance(change, Deleted):
                             self._forget(change.object)
+                        else:
+                            self._listed = True
                         changed()
             except KubeError as error:
                 _log.warning("sweeps cannot be watched; trying again: %s", error)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _forget(self, item: GenericObject) -> None:
-        self.owners = {key: owner for key, owner in self.owners.items() if owner.uid != item.metadata.uid}
+        uid = item.metadata.uid
+        self.owners = {key: owner for key, owner in self.owners.items() if owner.reference.uid != uid}
 
     async def _tell_if_invalid(self, item: GenericObject) -> None:
         """Say in its status why an object can be no sweep: what a schema cannot check, its author must see."""
@@ -146,15 +163,27 @@ class SweepObjects:
         }
 
     def _read(self, item: GenericObject) -> Sweep:
-        sweep = object_to_sweep(item, self._places.tenant_of(item.metadata.namespace))
-        self.owners[sweep.id] = OwnerReference(
-            api_version=SWEEPS.api_version, kind=SWEEPS.kind, name=item.metadata.name, uid=item.metadata.uid
+        metadata = item.metadata
+        sweep = object_to_sweep(item, self._places.tenant_of(metadata.namespace))
+        made = metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else 0.0
+        known = self.owners.get(sweep.id)
+        another = known is not None and known.namespace != metadata.namespace
+        if another and (self._listed or self._made[sweep.id] <= made):
+            raise UnreadableRecordError(
+                f"sweep '{metadata.namespace}/{metadata.name}' bears the id of another; leave out the label {SWEEP_ID}"
+            )
+        reference = OwnerReference(
+            api_version=SWEEPS.api_version, kind=SWEEPS.kind, name=metadata.name, uid=metadata.uid
         )
-        return sweep
+        self.owners[sweep.id], self._made[sweep.id] = Owner(metadata.namespace, reference), made
+        if self._places.believes_dates:
+            return sweep
+        return replace(sweep, created_at=dated(item, sweep.created_at))
 
-    def owner_of_trial(self, job: Job) -> OwnerReference | None:
+    def owner_of_trial(self, job: Job, namespace: str) -> OwnerReference | None:
         """Return the sweep that a job is a trial of: who deletes it with kubectl means its trials too."""
-        return self.owners.get(job.id.rpartition("-")[0]) if SWEEP_LABEL in job.spec.labels else None
+        owner = self.owners.get(job.id.rpartition("-")[0]) if SWEEP_LABEL in job.spec.labels else None
+        return owner.reference if owner is not None and owner.namespace == namespace else None
 
 
 def sweep_to_status(sweep: Sweep) -> dict[str, Any]:
@@ -172,12 +201,18 @@ def object_to_sweep(item: GenericObject, tenant: Tenant) -> Sweep:
     """Read a sweep, whoever wrote it; raises UnreadableRecordError if it is none."""
     metadata = item.metadata
     created = metadata.creation_timestamp
-    newborn = {"id": metadata.uid, "created_at": created.timestamp() if created is not None else 0.0}
+    sweep_id = metadata.labels.get(SWEEP_ID) or metadata.uid
+    newborn = {"created_at": created.timestamp() if created is not None else 0.0}
     try:
         spec = sweep_from_plain(
             {"apiVersion": API_VERSION, "metadata": {"name": metadata.name, "tenant": tenant}, "spec": item.spec}
         )
-        record = {**newborn, **(item.status.get("record") or {}), "version": int(metadata.resource_version)}
+        record = {
+            **newborn,
+            **(item.status.get("record") or {}),
+            "id": sweep_id,
+            "version": int(metadata.resource_version),
+        }
         return msgspec.convert({**record, "spec": msgspec.to_builtins(spec)}, Sweep)
     except (msgspec.ValidationError, InvalidInputError) as error:
         raise UnreadableRecordError(f"sweep '{metadata.namespace}/{metadata.name}' cannot be read: {error}") from error

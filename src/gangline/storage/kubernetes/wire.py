@@ -18,11 +18,9 @@ from gangline.dialects.native import API_VERSION, KIND, job_from_plain, job_to_p
 from gangline.dialects.native.amounts import read_resources, resources_to_plain
 from gangline.errors import InvalidInputError, UnreadableRecordError
 from gangline.kube import GenericObject
-from gangline.lifecycle import new_job
 from gangline.model import (
     ACTIVE_PHASES,
     Job,
-    JobId,
     JobSpec,
     JournalRecord,
     Phase,
@@ -35,12 +33,11 @@ from gangline.model import (
     Timestamp,
 )
 from gangline.storage.kubernetes.begun import roles_in, with_roles_of
+from gangline.storage.kubernetes.births import JOB_ID, birth_annotations, first_journal, is_copy, newborn
 from gangline.storage.kubernetes.explanations import plain_to_explanation
 from gangline.storage.kubernetes.record_text import (
     FIELD,
-    INITIAL,
     KeptRecord,
-    appended,
     kept_history,
     read_record,
     record_to_text,
@@ -48,10 +45,6 @@ from gangline.storage.kubernetes.record_text import (
 )
 from gangline.storage.kubernetes.records import Kept, RecordKind
 
-JOB_ID = "gangline.dev/job-id"
-SUBMITTED_AS = "gangline.dev/submitted-as"
-"""An annotation: namespace and name of the object that was made for the job whose id it bears. A copy of an object
-(``kubectl get -o yaml``) bears the id too, and is a job of its own."""
 NAME = "gangline.dev/name"
 """A label with the job's name, where the object has another because a namesake is still being deleted."""
 FINALIZER = "gangline.dev/job"
@@ -84,22 +77,6 @@ def job_to_object(job: Job, records: Sequence[JournalRecord], *, namespace: str,
     }
 
 
-def birth_annotations(job: Job, records: Sequence[JournalRecord], *, namespace: str, name: str) -> dict[str, str]:
-    """Write what a new object says of the job that it is made for."""
-    return {INITIAL: record_to_text(job, appended((), records)), SUBMITTED_AS: f"{namespace}/{name}"}
-
-
-def is_copy(item: GenericObject) -> bool:
-    """Whether what the object says of its job was said of another one."""
-    own = f"{item.metadata.namespace}/{item.metadata.name}"
-    return item.metadata.annotations.get(SUBMITTED_AS, own) != own
-
-
-def record_of(item: GenericObject, status: Mapping[str, Any]) -> KeptRecord | None:
-    """Read an object's record, in this part of its status or as it was born; raises msgspec.MsgspecError."""
-    return read_record(status, {} if is_copy(item) else item.metadata.annotations)
-
-
 def object_to_job(item: GenericObject, tenant: Tenant, kind: RecordKind) -> Kept:
     """Read a job object, whoever made it; raises UnreadableRecordError if its record is damaged or its spec is no job.
 
@@ -107,21 +84,21 @@ def object_to_job(item: GenericObject, tenant: Tenant, kind: RecordKind) -> Kept
     """
     metadata, complaint = item.metadata, None
     try:
-        record = record_of(item, item.status)
+        record = read_record(item.status)
         try:
             spec = plain_to_spec(item, tenant)
         except InvalidInputError as error:
             if record is None or not _must_be_known(item, record):
                 raise
             complaint, spec = str(error), _last_resort(item, record, tenant)
-        job = _recalled(record, spec) if record is not None else _newborn(item, spec)
+        job = _recalled(record, spec) if record is not None else newborn(item, spec)
     except (msgspec.MsgspecError, InvalidInputError) as error:
         raise UnreadableRecordError(f"job '{metadata.namespace}/{metadata.name}' cannot be read: {error}") from error
     return Kept.of(
         item,
         kind=kind,
         job=job,
-        journal=record.journal if record is not None else (),
+        journal=record.journal if record is not None else first_journal(item, job),
         told=plain_to_explanation(item.status.get("explanation")),
         recorded=FIELD in item.status,
         complaint=complaint,
@@ -143,27 +120,10 @@ def _last_resort(item: GenericObject, record: KeptRecord, tenant: Tenant) -> Job
     return JobSpec(name=name_of(item), tenant=tenant, roles=roles_in(record.state))
 
 
-def _newborn(item: GenericObject, spec: JobSpec) -> Job:
-    """A job that somebody applied by hand: it begins its life when it was created."""
-    return new_job(id_of(item), spec, created_at(item))
-
-
-def id_of(item: GenericObject) -> JobId:
-    """The job's id: the one it was submitted with or, applied by hand, the object's."""
-    labelled = None if is_copy(item) else item.metadata.labels.get(JOB_ID)
-    return JobId(labelled or item.metadata.uid)
-
-
 def name_of(item: GenericObject) -> str:
     """The job's name: the object's, unless a namesake that was being deleted had it when it was made."""
     labelled = None if is_copy(item) else item.metadata.labels.get(NAME)
     return labelled or item.metadata.name
-
-
-def created_at(item: GenericObject) -> Timestamp:
-    """When the object was made."""
-    created = item.metadata.creation_timestamp
-    return Timestamp(created.timestamp() if created is not None else 0.0)
 
 
 def spec_to_plain(spec: JobSpec) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from gangline.engines.kubernetes.foreign.records import (
     requirements_of,
 )
 from gangline.engines.kubernetes.foreign.wishes import wish_of
+from gangline.engines.kubernetes.names import JOB_ID
 from gangline.errors import InvalidInputError
 from gangline.kube import GenericObject, OwnerReference
 from gangline.kube.objects import NodeSelector
@@ -147,3 +148,10 @@ def test_a_role_holds_what_its_pods_have_in_common_and_say_of_others() -> None:
     ]
     single, _ = gang_to_job(members[:1], None, tenant=NAMESPACE, priority=None)
     assert "volumes" not in (single.roles[0].pod_template_json or ""), "a pod alone shares its claim with no gang"
+
+
+def test_a_record_that_bears_the_id_of_a_job_is_not_that_jobs() -> None:
+    item = record(make_pod("a"), make_pod("b"))
+    labels = {**item.metadata.labels, JOB_ID: "job-of-another"}
+    forged = msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, labels=labels))
+    assert object_to_record(forged).job_id == "uid-record", "or stopping that job would stop these pods instead"

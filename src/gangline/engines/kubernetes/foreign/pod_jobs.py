@@ -20,7 +20,8 @@ from gangline.lifecycle.events import GangPlaced
 from gangline.model import Job, JobId, NodeName, Timestamp
 from gangline.scheduling import Explanation
 
-_PREFIX = "pod-"
+_PREFIX = "pod:"
+"""No label may hold a colon: nobody can give a job object the id of somebody's pod."""
 
 
 class PodJobs(Protocol):

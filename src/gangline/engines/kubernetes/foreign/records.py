@@ -140,8 +140,8 @@ def object_to_record(item: GenericObject) -> Recorded:
 
 
 def job_id_of(item: GenericObject) -> JobId:
-    """The id of the job that an object is."""
-    return JobId(item.metadata.labels.get(names.JOB_ID) or item.metadata.uid)
+    """The id of the job that a record is: its uid. One that bears another id is nobody's record."""
+    return JobId(item.metadata.uid)
 
 
 @contextmanager
