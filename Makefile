@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-machine test-kubernetes test-alone test-frameworks check experiment chaos bench mutants changelog cluster-up cluster-down lock clean
+.PHONY: setup demo test test-machine test-kubernetes test-alone test-frameworks check experiment chaos bench mutants changelog release cluster-up cluster-down lock clean
 
 setup: $(STAMP)
 
@@ -69,6 +69,11 @@ mutants: setup
 # Fold the fragments of changelog.d into CHANGELOG.md: make changelog VERSION=0.2.0
 changelog: setup
 	$(BIN)/python -m tools.changelog fold $(VERSION) $(shell date -u +%F)
+
+# Wheel, sdist, chart and image recipe in dist/, each tried by installing it; ARGS=--draft for a tree that is no release yet.
+release: setup
+	rm -rf dist
+	$(BIN)/python -m tools.release $(ARGS)
 
 lock:
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
