@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS := $(VENV)/docs
 
-.PHONY: setup demo test test-machine test-kubernetes test-alone test-frameworks check experiment chaos bench mutants changelog release cluster-up cluster-down lock clean
+.PHONY: setup demo test test-machine test-kubernetes test-alone test-frameworks check experiment chaos bench mutants changelog release docs cluster-up cluster-down lock clean
 
 setup: $(STAMP)
 
@@ -75,6 +76,17 @@ release: setup
 	rm -rf dist
 	$(BIN)/python -m tools.release $(ARGS)
 
+# The documentation as a site, in an environment of its own; what Sphinx would warn of, a broken link above all, fails.
+docs: $(DOCS)/.installed
+	rm -rf build/site
+	PYTHONPATH=src:. $(DOCS)/bin/python -m sphinx --fail-on-warning --keep-going --quiet --builder dirhtml --doctree-dir build/doctrees docs build/site
+	@echo "open build/site/index.html"
+
+$(DOCS)/.installed: requirements/docs.lock | $(STAMP)
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(BIN)/python -m uv pip sync --quiet --python $(DOCS)/bin/python --require-hashes requirements/docs.lock
+	touch $@
+
 lock:
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
 		--all-extras --group dev --output-file requirements/dev.lock pyproject.toml requirements/build.in
@@ -82,6 +94,8 @@ lock:
 		--output-file requirements/base.lock pyproject.toml
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
 		--output-file requirements/frameworks.lock pyproject.toml requirements/frameworks.in
+	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
+		--group docs --output-file requirements/docs.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

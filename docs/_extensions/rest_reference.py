@@ -1,0 +1,97 @@
+"""The directive ``rest-reference``: every path of the REST interface, from the routes and types that serve it."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from types import GenericAlias
+
+import msgspec
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from gangline.api import errors, schemas
+from gangline.api.rest import make_app
+
+Handler = Callable[..., object]
+
+
+class RestReference(SphinxDirective):
+    """Takes no arguments."""
+
+    def run(self) -> list[nodes.Node]:
+        """Write the reference as Markdown and have it read."""
+        place = nodes.container()
+        lines = StringList([*_routes(), *_bodies(), *_errors()], source="the routes of gangline.api.rest")
+        self.state.nested_parse(lines, self.content_offset, place, match_titles=True)
+        return place.children
+
+
+def _routes() -> Iterator[str]:
+    app = make_app(lambda request: None)  # nobody asks: the routes alone are looked at
+    yield from ("## Paths", "", "| | path | query | |", "|---|---|---|---|")
+    routes = (route for route in app.router.routes() if route.method != "HEAD")
+    for route in sorted(routes, key=lambda route: (route.resource.canonical, route.method)):
+        query = ", ".join(f"`{name}`" for name in _query(route.handler))
+        yield f"| {route.method} | `{route.resource.canonical}` | {query} | {_summary(_documented(route.handler))} |"
+    yield ""
+
+
+def _documented(handler: Handler) -> object:
+    """Return the handler, or for one that a function made of an operation, that operation."""
+    cells = (cell.cell_contents for cell in handler.__closure__ or ())
+    made_of = (content for content in cells if inspect.isfunction(content) and content.__doc__)
+    return handler if handler.__doc__ else next(made_of, handler)
+
+
+def _summary(found: object) -> str:
+    text = inspect.getdoc(found) or ""
+    return text.split("\n\n")[0].replace("\n", " ").replace("|", "\\|").replace("``", "`")
+
+
+def _query(handler: Handler) -> tuple[str, ...]:
+    """Return the names that the handler passes to ``Parameters``, as text or as a constant of its module."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(handler)))
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Parameters":
+            return tuple(eval(ast.unparse(call.args[1]), handler.__globals__))
+    return ()
+
+
+def _bodies() -> Iterator[str]:
+    """Return each type that answers are made of, with its fields."""
+    yield from ("## Bodies", "")
+    for found in pkgutil.iter_modules(schemas.__path__, f"{schemas.__name__}."):
+        module = importlib.import_module(found.name)
+        kinds = [kind for kind in vars(module).values() if inspect.isclass(kind) and kind.__module__ == found.name]
+        for kind in (kind for kind in kinds if issubclass(kind, msgspec.Struct)):
+            yield from (f"### {kind.__name__}", "", _summary(kind), "", "| field | type |", "|---|---|")
+            for name, annotation in inspect.get_annotations(kind).items():
+                yield f"| `{name}` | `{_type(annotation)}` |"
+            yield ""
+
+
+def _type(annotation: object) -> str:
+    """Return a type without the modules of its parts."""
+    plain = isinstance(annotation, type) and not isinstance(annotation, GenericAlias)
+    text = annotation.__name__ if plain else str(annotation)
+    return re.sub(r"\b[a-z_]+\.(?=\w)", "", text).replace("|", "\\|")
+
+
+def _errors() -> Iterator[str]:
+    yield from ("## Errors", "", _summary(errors.ErrorBody), "")
+    yield from ("| status | class | |", "|---|---|---|")
+    for kind, status in errors.STATUSES.items():
+        yield f"| {int(status)} {status.phrase} | `{kind.__name__}` | {_summary(kind)} |"
+    yield ""
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directive; called by Sphinx."""
+    app.add_directive("rest-reference", RestReference)
+    return {"parallel_read_safe": True}
