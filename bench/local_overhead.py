@@ -1,12 +1,13 @@
 """What the local engine costs a CPU-bound command: the program bare and as a replica, at once and on the same core.
 
 Run: python bench/local_overhead.py [ROUNDS] [SECONDS]. The bar is 1 %. One after the other, two runs of the same
-program differ by far more than that wherever a machine has neighbours. So both run at the same time and take turns on
-one core every few milliseconds: whatever else happens to that core happens to both. Compared is the work that each did
-per second of its own CPU time; whatever the engine and the keeper of the replica used of a core meanwhile is added.
-How fast a Python runs also depends on where its memory happens to lie, by some percent from start to start, so both
-get the same environment and addresses that are not drawn (``setarch`` of util-linux). The median of many short rounds
-is given with its 95 % interval. The fixed cost of a start is not part of it (bench/local_start.py).
+program differ by up to 60 % wherever a machine has neighbours (benchmarks of that form gave -6 to +42 %). So both run
+at the same time and take turns on one core every few milliseconds: whatever else happens to that core happens to
+both. Compared is the work that each did per second of its own CPU time; whatever the engine and the keeper of the
+replica used of a core meanwhile is added. How fast a Python runs also depends on where its memory happens to lie, by
+some percent from start to start, so both get the same environment and addresses that are not drawn (``setarch`` of
+util-linux). The median of many short rounds is given with its 95 % interval. The fixed cost of a start is not part of
+it (bench/local_start.py).
 """
 
 import asyncio

@@ -2,11 +2,12 @@
 
     python bench/ps_others.py [--megabytes 100] [--rounds 10] [--turns 3]
 
-One worker, one server, loopback. Large model: push + apply (SGD) + pull of eight tensors. Small model: 4 KB, one round
-trip at a time. Everybody applies the gradients on the server and sends the new values back; ours alone looks for NaN on
-both sides and takes the gradient's norm, two more passes over the gradients. The best round counts,
-taken in turns, because other work on the machine only ever makes a round slower. Runs in the environment of
-`make test-frameworks` (7 GB, made once).
+One worker, one server, loopback. Large model: push + apply (SGD) + pull of eight tensors. Small model: 4 KB, one
+round trip at a time, through a whole `session.push_pull` (bench/ps_throughput.py: through the protocol alone).
+Everybody applies the gradients on the server and sends the new values back; ours alone looks for NaN on both sides
+and takes the gradient's norm, two more passes over the gradients. The best round counts, taken in turns, because
+other work on the machine only ever makes a round slower. Runs in the environment of `make test-frameworks` (7 GB,
+made once).
 """
 
 import argparse

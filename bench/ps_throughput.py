@@ -3,10 +3,11 @@
     python bench/ps_throughput.py [--megabytes 100] [--seconds 3]
 
 Large model: push + apply (SGD) + pull by one worker of one server, over shared memory and over loopback TCP. The raw
-limit moves the same bytes between two processes the same way and does nothing with them; both are the best of several
-rounds, taken in turns, because other work on the machine only ever makes them slower. Small model: round trips of a
-4 KB model with several pipelined clients, and what they cost in processor time of the server, which says what a
-processor of its own would carry. Scaling: the large exchange with 1, 2 and 4 servers.
+limit moves the same bytes between two processes the same way and does nothing with them; over shared memory it copies
+as often as our exchange could at best, which ours may exceed because it overlaps the two directions. Both are the
+best of several rounds, taken in turns, because other work on the machine only ever makes them slower. Small model:
+round trips of a 4 KB model with several pipelined clients, and what they cost in processor time of the server, which
+says what a processor of its own would carry. Scaling: the large exchange with 1, 2 and 4 servers.
 """
 
 import argparse
