@@ -170,6 +170,13 @@ class FakeCluster:
         self.objects[resource.plural, name] = body
         self._tell(resource, Applied(self._read(resource, name)))
 
+    def finish(self, name: str) -> None:
+        """Let the containers of a pod end with success."""
+        body = self.objects["pods", name]
+        ended = {"terminated": {"exitCode": 0, "finishedAt": NOW}}
+        statuses = [{**container, "state": ended} for container in body["status"]["containerStatuses"]]
+        self.change(PODS, name, {**body, "status": {"phase": "Succeeded", "containerStatuses": statuses}})
+
     def give_address(self, name: str) -> str:
         """Let a pod have an address, as a kubelet does when its network is there."""
         body = self.objects["pods", name]

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gangline.dialects import read_plain
 from gangline.engines.kubernetes import KubernetesEngine, names
-from gangline.kube import CONFIG_MAPS, PODS, SERVICES, Resource
-from gangline.lifecycle.events import GangFailed, GangStopped
-from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, RoleName
+from gangline.kube import CONFIG_MAPS, PODS, SERVICES, Owner, OwnerReference, Resource
+from gangline.lifecycle.events import GangFailed, GangStopped, ReplicaExited, ReplicaStarted
+from gangline.model import Clean, Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, RoleName
+from gangline.testing.builders import FakeClock
 from gangline.testing.engine_suite import NewsReader, eventually
 from tests.engines.kubernetes.fake_cluster import FakeCluster
 
@@ -123,3 +125,63 @@ async def test_what_somebody_else_made_is_neither_used_nor_changed_nor_removed(
     await engine.stop(order.id, 1.0)
     await news.wait_for(GangStopped)
     assert cluster.objects[resource.plural, name] == before
+
+
+class JobObject:
+    """The job object that owns all of the job."""
+
+    async def owner_of(self, job_id: JobId) -> Owner:
+        reference = OwnerReference(api_version="kubeflow.org/v1", kind="TFJob", name="mnist", uid="uid-1")
+        return Owner(workers(1).spec.tenant, reference)
+
+
+@pytest.fixture
+async def owning_engine(cluster: FakeCluster) -> AsyncIterator[KubernetesEngine]:
+    engine = KubernetesEngine(cluster, clock=FakeClock(), owners=JobObject())  # type: ignore[arg-type]  # the fake
+    yield engine
+    await engine.close()
+
+
+def workers(count: int) -> Gang:
+    whole = gang("TFJob", "tfReplicaSpecs", {"Worker": {"replicas": 3, **template("tensorflow")}})
+    return replace(whole, replicas=whole.replicas[:count])
+
+
+@pytest.mark.parametrize(
+    ("clean", "want"),
+    [
+        pytest.param(Clean.ALL, [], id="All"),
+        pytest.param(Clean.RUNNING, ["mnist-worker-0"], id="Running: that of the pod which has ended"),
+        pytest.param(Clean.NONE, ["mnist-worker-0", "mnist-worker-1"], id="None"),
+    ],
+)
+async def test_services_are_left_with_the_pods_that_the_clean_up_policy_leaves(
+    cluster: FakeCluster, owning_engine: KubernetesEngine, clean: Clean, want: list[str]
+) -> None:
+    order = workers(2)
+    news = NewsReader(owning_engine)
+    await owning_engine.run(order)
+    await news.wait_for(ReplicaStarted, count=2)
+    cluster.finish("mnist-worker-0")
+    await news.wait_for(ReplicaExited)
+    if clean is Clean.NONE:
+        cluster.finish("mnist-worker-1")
+        await news.wait_for(ReplicaExited, count=2)
+    await owning_engine.stop(order.id, 1.0, clean=clean)
+    await news.wait_for(GangStopped)
+    assert sorted(cluster.names("services")) == want
+    await news.close()
+
+
+async def test_the_services_of_replicas_that_are_scaled_away_go(
+    cluster: FakeCluster, owning_engine: KubernetesEngine
+) -> None:
+    news = NewsReader(owning_engine)
+    await owning_engine.run(workers(3))
+    await owning_engine.run(workers(1))
+
+    async def gone() -> bool:
+        return cluster.names("services") == ["mnist-worker-0"]
+
+    await eventually(gone)
+    await news.close()

@@ -55,7 +55,11 @@ class Watched:
     def __init__(self) -> None:
         self.changes = 0
         self.view = ClusterView(
-            controller="c", changed_pod=lambda *_: None, changed_nodes=self.changed, lost_node=lambda _: None
+            controller="c",
+            changed_pod=lambda *_: None,
+            changed_nodes=self.changed,
+            lost_node=lambda _: None,
+            ownerless=True,
         )
 
     def changed(self) -> None:

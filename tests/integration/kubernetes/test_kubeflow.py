@@ -251,11 +251,13 @@ async def test_a_finished_job_keeps_the_pods_its_clean_up_policy_leaves(
     await play.tell_to_exit("chief-0", 0)
     await play.done("Succeeded")
     assert set(await play.pods()) == want
+    assert set(await play.services()) == want
     await play.until_running(*(["ps-0"] if strict else []))
     await kubeflow.restart()
     fresh = await Play.begin(kubeflow, "TFJob", "fresh", {"Worker": replica("TFJob")})
     await fresh.condition("Running")
     assert set(await play.pods()) == want, "a new life of the controller leaves them alone"
+    assert set(await play.services()) == want
 
 
 @pytest.mark.parametrize(
@@ -346,7 +348,7 @@ async def test_an_elastic_job_is_scaled_through_its_scale_subresource(kubeflow: 
     )
 
     async def shrunk() -> bool:
-        return set(await play.pods()) == {"worker-0"}
+        return set(await play.pods()) == set(await play.services()) == {"worker-0"}
 
     await eventually(shrunk)
 

@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from gangline.dialects.kubeflow import kind_of
+from gangline.dialects.kubeflow import GROUP, kind_of, replica_name
 from gangline.engines.kubernetes import mpi_shell, names
 from gangline.engines.kubernetes.capacity import gpu_resource
 from gangline.engines.kubernetes.foreign.pod_jobs import is_pod_job
@@ -50,7 +50,7 @@ from gangline.kube import (
     Resource,
 )
 from gangline.kube.objects import AnyObject
-from gangline.model import Framework, Gang, GangReplica, JobId
+from gangline.model import Clean, Framework, Gang, GangReplica, JobId
 
 NETWORK_POLICIES = Resource(
     group="networking.k8s.io", plural="networkpolicies", kind="NetworkPolicy", type=GenericObject
@@ -145,16 +145,19 @@ class Launcher:
         gang = self._completed(gang)
         await self._sender.send(gang, await self._surroundings(gang))
 
-    async def remove_shared(self, state: GangState) -> None:
-        """Delete the service, the network policy and the hostfile of an attempt that is gone."""
+    async def remove_shared(self, state: GangState, clean: Clean) -> None:
+        """Delete the service, the network policy and the hostfile of an attempt that is gone.
+
+        What ``clean`` leaves of a Kubeflow job keeps its services, as upstream's do.
+        """
         job_id = state.gang_id.job_id
         if state.gang is None:
-            await self.remove_strays(job_id)
+            await self.remove_strays(state, clean)
             return
         if (kind := kind_of(state.gang.spec)) is not None:
             # Found by their labels: the names repeat, and may be another job's by now.
             kinds = (SERVICES, CONFIG_MAPS) if kind.framework is Framework.MPI else (SERVICES,)
-            await self._remove_labelled(job_id, kinds)
+            await self._remove_labelled(job_id, kinds, stays=self._left(state, clean))
             return
         name = names.job_name(state.name, job_id)
         await asyncio.gather(
@@ -165,9 +168,28 @@ class Launcher:
         if mpi_shell.has_shell(state.gang.spec):
             await self._delete(SECRETS, mpi_shell.shell_name(name), state.namespace)
 
-    async def remove_strays(self, job_id: JobId) -> None:
+    async def remove_strays(self, state: GangState, clean: Clean) -> None:
         """Delete what an earlier life left when it died between the last pod and the rest: only labels find it."""
-        await self._remove_labelled(job_id, (SERVICES, NETWORK_POLICIES, CONFIG_MAPS))
+        kinds = (SERVICES, NETWORK_POLICIES, CONFIG_MAPS)
+        await self._remove_labelled(state.gang_id.job_id, kinds, stays=self._left(state, clean))
+
+    async def remove_unlisted_services(self, state: GangState) -> None:
+        """Delete the services of replicas that a Kubeflow job no longer has."""
+        if state.gang is None or (kind := kind_of(state.gang.spec)) is None or not kind.has_services:
+            return
+        listed = {replica_name(kind, state.gang.spec.name, replica.id) for replica in state.gang.replicas}
+        await self._remove_labelled(state.gang_id.job_id, (SERVICES,), stays=lambda found: found.name in listed)
+
+    def _left(self, state: GangState, clean: Clean) -> Callable[[Metadata], bool]:
+        """What stays of a Kubeflow job when it has ended: services go with the pods whose names they bear."""
+        kept = {pod.metadata.name for key, pod in self._view.pods_of(state.gang_id).items() if key in state.kept}
+        all_stays = clean in (Clean.NONE, Clean.LEAVE)
+
+        def stays(found: Metadata) -> bool:
+            kubeflows = any(owner.api_version.startswith(f"{GROUP}/") for owner in found.owner_references)
+            return kubeflows and (all_stays or found.name in kept)
+
+        return stays
 
     async def forget(self, job_id: JobId) -> None:
         """Delete the code and the logs of a job that no object stands for; those of others go with it."""
@@ -175,7 +197,12 @@ class Launcher:
             await self._remove_labelled(job_id, (CONFIG_MAPS,), part=None)
 
     async def _remove_labelled(
-        self, job_id: JobId, kinds: Sequence[Resource[Any]], *, part: Part | None = Part.NETWORK
+        self,
+        job_id: JobId,
+        kinds: Sequence[Resource[Any]],
+        *,
+        part: Part | None = Part.NETWORK,
+        stays: Callable[[Metadata], bool] = lambda _: False,
     ) -> None:
         owner = await self.owner_of(job_id)
         if owner is None and self._owners is not None:
@@ -186,8 +213,9 @@ class Launcher:
                 labels[names.PART] = Part.HOSTS if resource is CONFIG_MAPS else part
             namespace = owner.namespace if owner is not None else self._namespace
             found = await self._client.list(resource, namespace=namespace, labels=labels)
-            ours = [item.metadata for item in found.items or () if self._view.is_jobs(job_id, item.metadata)]
-            await asyncio.gather(*(self._delete(resource, one.name, one.namespace, uid=one.uid) for one in ours))
+            ours = (item.metadata for item in found.items or () if self._view.is_jobs(job_id, item.metadata))
+            going = [one for one in ours if not stays(one)]
+            await asyncio.gather(*(self._delete(resource, one.name, one.namespace, uid=one.uid) for one in going))
 
     async def admit(self, job_id: JobId) -> None:
         """Let the view know whose pods are this job's replicas."""

@@ -99,6 +99,8 @@ class Orders:
         state.changed.set()
 
     async def _launch(self, state: GangState, gang: Gang) -> None:
+        if _may_have_shrunk(state.gang, gang):
+            self._errands.spawn(self._remove_unlisted_services(state), name=f"services of {gang.id}")
         self._adopt(state, gang)
         await self._launcher.adopt(state, gang)
         missing = self._missing(state, gang)
@@ -110,6 +112,13 @@ class Orders:
         waited, state.deferred = state.deferred, tuple(replica for replica in missing if replica not in now)
         if state.deferred and not waited:
             self._errands.spawn(self._launch_rest(state), name=f"rest of {gang.id}")
+
+    async def _remove_unlisted_services(self, state: GangState) -> None:
+        async def remove() -> None:
+            async with state.lock:  # a replica that comes back meanwhile gets its service after this
+                await self._launcher.remove_unlisted_services(state)
+
+        await insistently(remove)
 
     async def _launch_rest(self, state: GangState) -> None:
         while state.deferred and await until_startable(state, self._view):
@@ -215,12 +224,19 @@ class Orders:
             await insistently(lambda: self._remover.put_to_rest(state, grace_seconds))
         await insistently(lambda: self._remover.remove_rest(state, grace_seconds))
         if state.name and clean is not Clean.LEAVE:  # what goes on still needs its name
-            await insistently(lambda: self._launcher.remove_shared(state))
+            await insistently(lambda: self._launcher.remove_shared(state, clean))
         elif not state.name:
-            await insistently(lambda: self._launcher.remove_strays(state.gang_id.job_id))
+            await insistently(lambda: self._launcher.remove_strays(state, clean))
         self._end(state)
 
     def _end(self, state: GangState) -> None:
         self._gangs.end(state.gang_id)
         job_id, attempt = state.gang_id
         self._outbox.tell(GangStopped(job_id=job_id, at=self._clock.now(), attempt=attempt))
+
+
+def _may_have_shrunk(before: Gang | None, gang: Gang) -> bool:
+    """Whether replicas are no longer listed; of a gang that was ordered in an earlier life nobody here knows."""
+    if before is None:
+        return any(role.elastic for role in gang.spec.roles)
+    return bool({replica.id for replica in before.replicas} - {replica.id for replica in gang.replicas})
