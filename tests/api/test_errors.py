@@ -6,7 +6,7 @@ import pytest
 
 from gangline import errors
 from gangline.api.errors import STATUSES, status_of
-from gangline.errors import GanglineError, InvalidInputError, NotFoundError, StaleVersionError
+from gangline.errors import EngineError, GanglineError, InvalidInputError, NotFoundError, StaleVersionError
 from gangline.wire import error_to_body
 
 CLASSES = [item for item in vars(errors).values() if inspect.isclass(item) and issubclass(item, GanglineError)]
@@ -54,3 +54,18 @@ def test_an_error_carries_its_class_and_facts(
     detail = error_to_body(error).error
     assert status_of(error) == want_status
     assert (detail.type, detail.message, detail.facts) == (type(error).__name__, str(error), want_facts)
+
+
+class PrivateError(EngineError):
+    """An error of one engine, with attributes that no client could read."""
+
+    def __init__(self) -> None:
+        self.refusal = object()
+        super().__init__("the cluster will not have it")
+
+
+def test_an_error_that_clients_do_not_know_is_told_as_the_nearest_that_they_do() -> None:
+    error = PrivateError()
+    assert status_of(error) == 502
+    detail = error_to_body(error).error
+    assert (detail.type, detail.message, detail.facts) == ("EngineError", "the cluster will not have it", {})

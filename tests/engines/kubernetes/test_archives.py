@@ -9,10 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gangline.engines.kubernetes import archives
+from gangline.engines.kubernetes import KubernetesEngine, archives
 from gangline.engines.kubernetes.archives import TooLargeError, archive_to_config_maps, config_map_to_archive, pack
+from gangline.errors import InvalidInputError
 from gangline.kube import CONFIG_MAPS
+from gangline.model import DataMove, JobId
 from gangline.runtime.unpacking import unpack
+from gangline.testing.builders import make_spec
+from tests.engines.kubernetes.fake_cluster import FakeCluster
 
 METADATA = {"name": "mnist-abc123-inputs-0", "namespace": "default"}
 
@@ -89,3 +93,13 @@ def test_too_much_is_refused_while_it_is_packed(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "noise").write_bytes(random.Random(0).randbytes(1 << 18))
     with pytest.raises(TooLargeError, match="s3://"):
         pack(tmp_path)
+
+
+async def test_an_input_that_is_not_there_is_named_before_anything_is_sent(
+    cluster: FakeCluster, engine: KubernetesEngine, tmp_path: Path
+) -> None:
+    missing = DataMove(source=str(tmp_path / "data"), target="$DATA_DIR")
+    with pytest.raises(InvalidInputError, match="data does not exist on this machine") as refusal:
+        await engine.send_files(JobId("job-1"), make_spec(inputs=(missing,)))
+    assert refusal.value.field == "spec.data.inputs[0].from"
+    assert cluster.names("configmaps") == []

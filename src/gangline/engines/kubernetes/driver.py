@@ -216,7 +216,7 @@ class KubernetesEngine:
     async def send_files(self, job_id: JobId, spec: JobSpec) -> None:
         """Put a submitted job's code and its local inputs into the cluster, whose controller has another disk.
 
-        Raises InvalidInputError for moves that no cluster can make, RefusedError for files missing or too large.
+        Raises InvalidInputError for moves that no cluster can make, and for files that are missing or too large.
         """
         check_data(spec)
         await self._launcher.send_files(Gang(id=GangId(job_id, 0), spec=spec, replicas=()))

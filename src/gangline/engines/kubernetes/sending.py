@@ -22,6 +22,7 @@ from gangline.engines.kubernetes.names import Part
 from gangline.engines.kubernetes.pod import Plain
 from gangline.engines.kubernetes.refusals import Refusal, RefusedError
 from gangline.engines.kubernetes.staging import Stock, local_inputs
+from gangline.errors import InvalidInputError
 from gangline.kube import CONFIG_MAPS, AlreadyExistsError, KubeClient, Metadata, NotFoundError
 from gangline.model import Gang, GangId, JobId
 from gangline.model.sweep import SWEEP_LABEL
@@ -45,16 +46,20 @@ class Sender:
         self._code_directory = code_directory
 
     async def send(self, gang: Gang, around: Surroundings) -> None:
-        """Send a submitted job's code and its local inputs; raises RefusedError for what is missing or too large."""
-        await self._code(gang, around)
-        for number, source in local_inputs(gang.spec).items():
-            path = Path(source.removeprefix("file://"))
+        """Send a submitted job's code and its local inputs; raises InvalidInputError for what is missing or too large.
+
+        Everything is looked for before anything is sent.
+        """
+        inputs = {number: Path(source.removeprefix("file://")) for number, source in local_inputs(gang.spec).items()}
+        for number, path in inputs.items():
             if not await asyncio.to_thread(path.exists):
-                raise _refused("InputsMissing", f"the input {path} does not exist")
+                raise _wrong_input(number, f"{path} does not exist on this machine")
+        await self._code(gang, around)
+        for number, path in inputs.items():
             try:
                 content = await asyncio.to_thread(pack, path)
             except TooLargeError as error:
-                raise _refused("InputsTooLarge", str(error)) from error
+                raise _wrong_input(number, str(error)) from error
             metadata = archive_metadata(gang, around, Part.INPUTS, number)
             await self._send(content, metadata, file=path.name if await asyncio.to_thread(path.is_file) else "")
 
@@ -130,6 +135,15 @@ def _sent_as(gang: Gang) -> Gang:
         return gang
     sweep_id = JobId(gang.id.job_id.rpartition("-")[0])
     return replace(gang, id=GangId(sweep_id, 0), spec=replace(gang.spec, name=sweep))
+
+
+def _wrong_input(number: int, problem: str) -> InvalidInputError:
+    return InvalidInputError(
+        problem,
+        field=f"spec.data.inputs[{number}].from",
+        expected="a file or directory of this machine, or a place that the cluster reaches (s3://, https://, "
+        "pvc://CLAIM/path)",
+    )
 
 
 def _refused(reason: str, message: str) -> RefusedError:
