@@ -31,6 +31,14 @@ _SUFFIXES = {
     "Ei": Decimal(2**60),
 }
 _QUANTITY = re.compile(r"\s*([+-]?[0-9.]+(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-z]*?)[bB]?\s*")
+AMOUNT_PATTERN = (
+    r"^\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?\s*(" + "|".join(filter(None, _SUFFIXES)) + r")?[bB]?\s*$"
+)
+"""What ``quantity`` takes, for whoever can only compare with a pattern."""
+DURATION_PATTERN = (
+    r"^\s*([0-9]+(\.[0-9]+)?(ms|d|h|m|s))+\s*$|^\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?\s*$"
+)
+"""What ``seconds`` takes, likewise."""
 _TIME_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|d|h|m|s))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")

@@ -81,6 +81,14 @@ CASES: dict[str, tuple[Callable[[], Plain], str, str, str | None]] = {
         "0 is too small",
         None,
     ),
+    "a gang larger than the job": (
+        lambda: make_job(
+            "TFJob", {"Worker": make_replica(count=2)}, runPolicy={"schedulingPolicy": {"minAvailable": 3}}
+        ),
+        "spec.runPolicy.schedulingPolicy.minAvailable",
+        "3 is more than the job has replicas: it would never start",
+        None,
+    ),
     "text for a switch": (
         lambda: make_job("TFJob", {"Worker": make_replica()}, runPolicy={"suspend": "yes"}),
         "spec.runPolicy.suspend",

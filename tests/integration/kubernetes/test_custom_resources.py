@@ -33,12 +33,12 @@ async def test_a_job_applied_and_deleted_by_hand_lives_a_whole_life(world: World
 
 @pytest.mark.parametrize("world", ["kubernetes"], indirect=True)
 async def test_what_a_schema_cannot_refuse_is_told_in_the_status(world: World) -> None:
-    body = {"metadata": {"name": "wrong"}, "spec": {"command": "true", "policy": {"deadline": "soon"}}}
+    body = {"metadata": {"name": "wrong"}, "spec": {"command": "true", "env": {"FLAG": True}}}
     await world.client.apply(JOBS, body, namespace=world.namespace)
 
     async def told() -> bool:
         status = (await world.client.get(JOBS, "wrong", namespace=world.namespace)).status
-        return status.get("reason") == "InvalidJob" and "policy.deadline" in status.get("message", "")
+        return status.get("reason") == "InvalidJob" and "env.FLAG" in status.get("message", "")
 
     await eventually(told)
 
@@ -53,6 +53,19 @@ async def test_what_a_schema_cannot_refuse_is_told_in_the_status(world: World) -
         pytest.param({"command": "x", "placement": {"prefer": "tight"}}, "spec.placement.prefer", id="choice"),
         pytest.param({"image": "x"}, "spec.roles", id="neither roles nor command"),
         pytest.param({"command": "x", "queue": "No Good"}, "spec.queue", id="name"),
+        pytest.param({"command": "x", "resources": {"cpu": "lots"}}, "spec.resources.cpu", id="amount"),
+        pytest.param({"command": "x", "resources": {"gpu": -1}}, "spec.resources.gpu", id="amount below zero"),
+        pytest.param({"command": "x", "policy": {"deadline": "soon"}}, "spec.policy.deadline", id="time"),
+        pytest.param({"command": "x", "priority": "urgent"}, "spec.priority", id="priority"),
+        pytest.param(
+            {
+                "roles": {
+                    "worker": {"pod_template": {"spec": {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}}}
+                }
+            },
+            "spec.roles.worker.pod_template.spec.containers[0].resources.limits.cpu",
+            id="amount in a template",
+        ),
     ],
 )
 async def test_a_wrong_job_is_refused_with_the_field_named(

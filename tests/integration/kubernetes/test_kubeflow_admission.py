@@ -24,6 +24,19 @@ def named(kind: str, name: str) -> Plain:
     return spec
 
 
+def asking(kind: str, **resources: Plain) -> Plain:
+    spec = replica(kind)
+    spec["template"]["spec"]["containers"][0]["resources"] = resources
+    return spec
+
+
+async def test_amounts_and_gangs_as_upstream_takes_them_are_taken(kubeflow: World) -> None:
+    worker = asking("TFJob", requests={"cpu": "0.5", "memory": "1Gi"}, limits={"cpu": 2, "nvidia.com/gpu": "1"})
+    policy = {"schedulingPolicy": {"minAvailable": 1, "minResources": {"cpu": 1.5, "memory": "1e3"}}}
+    body = job_object("TFJob", "x", {"Worker": worker}, runPolicy=policy)
+    await kubeflow.client.create(RESOURCES["TFJob"], body, namespace=kubeflow.namespace, dry_run=True)
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "replicas", "spec", "want"),
     [
@@ -96,6 +109,30 @@ def named(kind: str, name: str) -> Plain:
             id="fewer than the minimum",
         ),
         pytest.param("MPIJob", "x", {"Worker": replica("MPIJob")}, {}, "Launcher must be present", id="no launcher"),
+        pytest.param(
+            "TFJob",
+            "x",
+            {"Worker": asking("TFJob", requests={"cpu": "lots"})},
+            {},
+            "spec.tfReplicaSpecs.Worker.template.spec.containers[0].resources.requests.cpu: Invalid value",
+            id="amount",
+        ),
+        pytest.param(
+            "TFJob",
+            "x",
+            {"Chief": replica("TFJob"), "Worker": replica("TFJob", 2)},
+            {"runPolicy": {"schedulingPolicy": {"minAvailable": 4}}},
+            "minAvailable: must be at most the number of all replicas",
+            id="a gang larger than the job",
+        ),
+        pytest.param(
+            "MPIJob",
+            "x",
+            {"Launcher": replica("MPIJob"), "Worker": {"template": replica("MPIJob")["template"]}},
+            {"runPolicy": {"schedulingPolicy": {"minAvailable": 2}}},
+            "minAvailable: must be at most the number of all replicas",
+            id="a gang with workers that nobody asked for",
+        ),
         pytest.param(
             "TFJob",
             "x",

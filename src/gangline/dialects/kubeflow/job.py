@@ -187,7 +187,14 @@ def _spare(parts: Parts) -> int:
     """How many workers the gang may start without, by ``schedulingPolicy.minAvailable``."""
     total = sum(replica.count for replica in parts.present)
     wanted = parts.run.minimum_available
-    return 0 if wanted is None else max(0, total - wanted)
+    if wanted is not None and wanted > total:
+        policy = parts.given["runPolicy"].fields()["schedulingPolicy"]
+        raise policy.wrong(
+            f"{wanted} is more than the job has replicas: it would never start",
+            expected=f"at most {total}",
+            below=".minAvailable",
+        )
+    return 0 if wanted is None else total - wanted
 
 
 def _restart(parts: Parts, replica: Replica) -> Restart:

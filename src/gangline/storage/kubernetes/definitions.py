@@ -6,9 +6,12 @@ refuses a wrong job at ``kubectl apply``, naming the field; what a schema cannot
 
 from typing import Any
 
+from gangline.dialects.native import PRIORITIES
+from gangline.dialects.quantities import AMOUNT_PATTERN, DURATION_PATTERN
 from gangline.kube import GenericObject, Resource
-from gangline.model import DEFAULT_QUEUE, Clean, Framework, Phase, Prefer, Restart, Retry, Success
+from gangline.model import DEFAULT_QUEUE, Clean, Framework, Phase, Prefer, Processes, Restart, Retry, Success
 from gangline.model.sweep import Goal
+from gangline.storage.kubernetes.descriptions import JOB, QUEUE, SWEEP, Texts, described
 
 GROUP = "gangline.dev"
 VERSION = "v1"
@@ -21,14 +24,43 @@ Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string"}
 _FLAG: Schema = {"type": "boolean"}
 _NAME: Schema = {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"}
-_QUANTITY: Schema = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
-_NUMBER_OR_TEXT: Schema = {"x-kubernetes-preserve-unknown-fields": True}
-"""A quantity or a time may be a fraction (``gpu: 0.5``), which int-or-string refuses; the dialect checks it."""
-_DURATION = _NUMBER_OR_TEXT
 _ANYTHING: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _TEXTS: Schema = {"type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}}
 _WORDS: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 """A list of words, or one line that the dialect splits as a shell would."""
+
+
+def _amount(pattern: str) -> Schema:
+    """A number, or a text of this form. It may be a fraction (``gpu: 0.5``), which int-or-string would refuse.
+
+    A pattern speaks of texts alone, and a least of numbers; what is neither is left to the dialect.
+    """
+    return {"x-kubernetes-preserve-unknown-fields": True, "pattern": pattern, "minimum": 0}
+
+
+_DURATION = _amount(DURATION_PATTERN)
+_RESOURCES: Schema = {"type": "object", "additionalProperties": _amount(AMOUNT_PATTERN)}
+KUBERNETES_AMOUNTS: Schema = {
+    "type": "object",
+    "additionalProperties": _amount(r"^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$"),
+}
+"""Amounts as Kubernetes itself reads them, which it does only when a pod is made."""
+
+
+def _number_or(*words: str) -> Schema:
+    pattern = f"^({'|'.join(words)}|[0-9]+)$"
+    return {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": pattern}
+
+
+def open_object(properties: dict[str, Schema], **rest: Any) -> Schema:
+    """An object of Kubernetes of which we know some fields; the others pass through."""
+    return {"type": "object", "properties": properties, "x-kubernetes-preserve-unknown-fields": True, **rest}
+
+
+def container_schema(**known: Schema) -> Schema:
+    """A container of a pod template: what it asks for must be amounts, for its pod would be refused much later."""
+    asked = open_object({"requests": KUBERNETES_AMOUNTS, "limits": KUBERNETES_AMOUNTS})
+    return open_object({**known, "resources": asked})
 
 
 def _count(least: int) -> Schema:
@@ -68,7 +100,18 @@ _PLACEMENT = _object(
         **_NODES,
     }
 )
-_RESOURCES: Schema = {"type": "object", "additionalProperties": _NUMBER_OR_TEXT}
+_POD_TEMPLATE = open_object(
+    {
+        "metadata": _ANYTHING,
+        "spec": open_object(
+            {
+                "containers": {"type": "array", "items": container_schema()},
+                "initContainers": {"type": "array", "items": container_schema()},
+                "overhead": KUBERNETES_AMOUNTS,
+            }
+        ),
+    }
+)
 _ROLE = _object(
     {
         "replicas": _count(1),
@@ -83,7 +126,7 @@ _ROLE = _object(
         "retry": _choice(*Retry),
         "port": {"type": "integer", "minimum": 1, "maximum": 65535},
         "placement": _object(_NODES),
-        "pod_template": _ANYTHING,
+        "pod_template": _POD_TEMPLATE,
     },
     **{
         "x-kubernetes-validations": [
@@ -119,11 +162,11 @@ _POLICY = _object(
 _JOB_SPEC = _object(
     {
         "queue": {**_NAME, "default": DEFAULT_QUEUE},
-        "priority": _QUANTITY,
+        "priority": _number_or(*PRIORITIES),
         "origin": _TEXT,
         "manifest": _ANYTHING,
         "framework": _choice(*Framework),
-        "processes": _QUANTITY,
+        "processes": _number_or(*Processes),
         "image": _TEXT,
         "code": _TEXT,
         "env": _TEXTS,
@@ -193,7 +236,13 @@ _AGE = _column("Age", ".metadata.creationTimestamp", "date")
 
 
 def _definition(
-    resource: Resource[GenericObject], short_names: list[str], schema: Schema, columns: list[Schema], **version: Any
+    resource: Resource[GenericObject],
+    short_names: list[str],
+    schema: Schema,
+    columns: list[Schema],
+    *,
+    texts: Texts,
+    **version: Any,
 ) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -215,7 +264,7 @@ def _definition(
                     "name": VERSION,
                     "served": True,
                     "storage": True,
-                    "schema": {"openAPIV3Schema": schema},
+                    "schema": {"openAPIV3Schema": described(schema, texts)},
                     "additionalPrinterColumns": columns,
                     **version,
                 }
@@ -240,6 +289,7 @@ JOB_DEFINITION = _definition(
         _column("Message", ".status.message", priority=1),
         _AGE,
     ],
+    texts=JOB,
     subresources={"status": {}},
 )
 QUEUE_DEFINITION = _definition(
@@ -250,6 +300,7 @@ QUEUE_DEFINITION = _definition(
         "description": "A tenant's share of the machines, in a tree.",
     },
     [_column("Parent", ".spec.parent"), _column("Weight", ".spec.weight", "integer"), _AGE],
+    texts=QUEUE,
 )
 SWEEP_DEFINITION = _definition(
     SWEEPS,
@@ -264,6 +315,7 @@ SWEEP_DEFINITION = _definition(
         _column("Message", ".status.message", priority=1),
         _AGE,
     ],
+    texts=SWEEP,
 )
 DEFINITIONS = (JOB_DEFINITION, QUEUE_DEFINITION, SWEEP_DEFINITION)
 """All there is, in the order it is applied."""

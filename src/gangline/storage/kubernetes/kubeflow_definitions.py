@@ -15,6 +15,8 @@ from gangline.dialects.kubeflow.elastic import PADDLE_FIELDS, PYTORCH_FIELDS
 from gangline.dialects.kubeflow.run_policy import MULTIKUEUE, OURS
 from gangline.dialects.translation import CleanPods
 from gangline.model import Framework
+from gangline.storage.kubernetes.definitions import KUBERNETES_AMOUNTS, container_schema, open_object
+from gangline.storage.kubernetes.descriptions import KUBEFLOW, described
 
 CATEGORY = "gangline"
 STRICT_CATEGORY = "gangline-strict"
@@ -26,10 +28,6 @@ _FLAG: Schema = {"type": "boolean"}
 _NUMBER: Schema = {"type": "integer", "format": "int32"}
 _COUNT: Schema = {**_NUMBER, "minimum": 0}
 _ANYTHING: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_QUANTITIES: Schema = {
-    "type": "object",
-    "additionalProperties": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
-}
 _MOST_TYPES = 5
 _MOST_CONTAINERS = 32
 _NAME_RULE = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
@@ -84,7 +82,7 @@ def _version(kind: Kind, name: str, *, storage: bool) -> Schema:
         "storage": storage,
         "subresources": subresources,
         "additionalPrinterColumns": columns,
-        "schema": {"openAPIV3Schema": _root(kind, second=name == "v2beta1")},
+        "schema": {"openAPIV3Schema": described(_root(kind, second=name == "v2beta1"), KUBEFLOW)},
     }
 
 
@@ -171,7 +169,7 @@ _RUN_POLICY: Schema = {
             "type": "object",
             "properties": {
                 "minAvailable": _COUNT,
-                "minResources": _QUANTITIES,
+                "minResources": KUBERNETES_AMOUNTS,
                 "priorityClass": _TEXT,
                 "queue": _TEXT,
                 "scheduleTimeoutSeconds": _COUNT,
@@ -227,12 +225,8 @@ def _replicas(kind: Kind) -> Schema:
 
 
 def _replica(kind: Kind) -> Schema:
-    container: Schema = {
-        "type": "object",
-        "required": ["name", "image"],
-        "properties": {"name": {**_TEXT, "maxLength": 63}, "image": {**_TEXT, "minLength": 1}},
-        "x-kubernetes-preserve-unknown-fields": True,
-    }
+    container = container_schema(name={**_TEXT, "maxLength": 63}, image={**_TEXT, "minLength": 1})
+    container["required"] = ["name", "image"]
     containers: Schema = {"type": "array", "minItems": 1, "maxItems": _MOST_CONTAINERS, "items": container}
     if kind.container is not None:
         containers["x-kubernetes-validations"] = [
@@ -241,13 +235,11 @@ def _replica(kind: Kind) -> Schema:
                 "message": f"must have at least one container with name {kind.container}",
             }
         ]
-    pod: Schema = {"type": "object", "required": ["containers"], "properties": {"containers": containers}}
-    template: Schema = {
-        "type": "object",
-        "required": ["spec"],
-        "properties": {"metadata": _ANYTHING, "spec": {**pod, "x-kubernetes-preserve-unknown-fields": True}},
-        "x-kubernetes-preserve-unknown-fields": True,
-    }
+    inits: Schema = {"type": "array", "items": container_schema()}
+    pod = open_object(
+        {"containers": containers, "initContainers": inits, "overhead": KUBERNETES_AMOUNTS}, required=["containers"]
+    )
+    template = open_object({"metadata": _ANYTHING, "spec": pod}, required=["spec"])
     return {
         "type": "object",
         "required": ["template"],
@@ -257,7 +249,7 @@ def _replica(kind: Kind) -> Schema:
 
 def _spec_rules(kind: Kind) -> list[Schema]:
     field = f"self.{kind.replicas_field}"
-    rules: list[Schema] = []
+    rules = [_gang_rule(kind)]
     if kind.framework is Framework.PYTORCH:
         rules.append(
             {
@@ -283,6 +275,19 @@ def _spec_rules(kind: Kind) -> list[Schema]:
             }
         )
     return rules
+
+
+def _gang_rule(kind: Kind) -> Schema:
+    """A gang that must have more replicas than there are would wait for ever."""
+    field, policy = f"self.{kind.replicas_field}", "self.runPolicy.schedulingPolicy"
+    none = ", ".join(f"'{name.lower()}'" for name, count in kind.default_replicas.items() if not count)
+    default = f"(name.lowerAscii() in [{none}] ? 0 : 1)" if none else "1"
+    total = f"{field}.map(name, has({field}[name].replicas) ? {field}[name].replicas : {default}).sum()"
+    given = f"has(self.runPolicy) && has(self.runPolicy.schedulingPolicy) && has({policy}.minAvailable)"
+    return {
+        "rule": f"!({given}) || {policy}.minAvailable <= {total}",
+        "message": "runPolicy.schedulingPolicy.minAvailable: must be at most the number of all replicas",
+    }
 
 
 _CONDITION: Schema = {
