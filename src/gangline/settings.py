@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gangline.errors import InvalidInputError
-from gangline.model import Resources
+from gangline.model import CodeLimits, Resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,10 @@ class Settings:
     """How many log files are kept per replica, the present one included."""
     code_limit_mib: int = 200
     """The largest code archive a job may ship."""
+    code_unpacked_mib: int = 300
+    """How much the code of a job may be when it is unpacked."""
+    code_files: int = 100_000
+    """How many files, links and directories the code of a job may have."""
     kubernetes_port: int | None = None
     """The loopback port of the Kubernetes interface; unless set, a free one that is kept for the next start."""
     scheduling: Mapping[str, object] = field(default_factory=dict)
@@ -83,6 +87,15 @@ class Settings:
         """Where code archives are kept by digest."""
         return self.home / "code"
 
+    @property
+    def code_limits(self) -> CodeLimits:
+        """How much code a job may ship."""
+        return CodeLimits(
+            packed_bytes=self.code_limit_mib * 2**20,
+            unpacked_bytes=self.code_unpacked_mib * 2**20,
+            files=self.code_files,
+        )
+
     @classmethod
     def load(cls, environment: Mapping[str, str] | None = None, **overrides: Any) -> "Settings":
         """Read defaults, then the file, then the environment, then what the caller overrules."""
@@ -113,6 +126,15 @@ NAMES = tuple(item.name for item in fields(Settings) if item.name not in ("confi
 
 _MOST_WHOLE_NUMBER = 1_000_000
 _MOST = {"kubernetes_port": 65535}
+_WHOLE_NUMBERS = (
+    "nodes",
+    "log_file_mib",
+    "log_files",
+    "code_limit_mib",
+    "code_unpacked_mib",
+    "code_files",
+    "kubernetes_port",
+)
 
 
 def config_path(environment: Mapping[str, str] | None = None) -> Path:
@@ -159,7 +181,7 @@ def parse_setting(name: str, raw: object, *, file: str | None = None) -> Any:
                 f"{raw!r} does not fit", field=name, file=file, expected="a mapping of rules to names"
             )
         return {str(key): value for key, value in raw.items()}
-    if name in ("nodes", "log_file_mib", "log_files", "code_limit_mib", "kubernetes_port"):
+    if name in _WHOLE_NUMBERS:
         return _whole_number(name, raw, file)
     if not isinstance(raw, str) or not raw:
         raise InvalidInputError(f"{raw!r} is no text", field=name, file=file, expected="text")

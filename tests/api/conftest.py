@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from gangline.api.rest import make_app
+from gangline.model import CodeLimits
 from tests.operations.fakes import Office
 
 
@@ -18,7 +19,9 @@ def office(tmp_path: Path) -> Office:
 
 @pytest.fixture
 async def session(office: Office, tmp_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
-    runner = web.AppRunner(make_app(lambda request: office.desk(), code_limit_bytes=1000), shutdown_timeout=1.0)
+    runner = web.AppRunner(
+        make_app(lambda request: office.desk(), code_limits=CodeLimits(packed_bytes=1000)), shutdown_timeout=1.0
+    )
     await runner.setup()
     path = str(tmp_path / "service.sock")
     await web.UnixSite(runner, path).start()

@@ -13,7 +13,7 @@ from gangline.lifecycle.events import CancelRequested
 from gangline.model import JobId, Metric, ReplicaId, RoleName
 from gangline.scheduling import Constraint, Explanation
 from gangline.testing.builders import make_spec
-from tests.operations.fakes import Office, at
+from tests.operations.fakes import Office, at, make_archive
 
 JOBS = "/v1/tenants/default/jobs"
 
@@ -237,7 +237,7 @@ async def test_nodes_usage_queues_and_health(session: aiohttp.ClientSession) -> 
 
 
 async def test_code_is_asked_for_before_it_is_sent(session: aiohttp.ClientSession) -> None:
-    content = b"x" * 500
+    content = make_archive(b"x" * 500)
     path = f"/v1/code/{hashlib.sha256(content).hexdigest()}"
     async with session.head(path) as answer:
         assert answer.status == 404

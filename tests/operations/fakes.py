@@ -1,6 +1,9 @@
 """A desk without a service behind it: a real store in memory, an engine that remembers lines, a link that listens."""
 
 import asyncio
+import gzip
+import io
+import tarfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -155,3 +158,16 @@ def at(seconds: float = 0.0) -> Timestamp:
 _engine_conforms: type[Engine] = QuietEngine
 _link_conforms: type[ControllerLink] = ListeningLink
 _sweep_link_conforms: type[SweepLink] = CountingSweepLink
+
+
+def make_archive(text: bytes) -> bytes:
+    """A code archive of one file, always the same for the same text."""
+    buffer = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        member = tarfile.TarInfo("train.py")
+        member.size = len(text)
+        archive.addfile(member, io.BytesIO(text))
+    return buffer.getvalue()

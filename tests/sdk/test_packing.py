@@ -3,24 +3,26 @@
 import errno
 import os
 import tarfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 import pytest
 
 from gangline.errors import InvalidInputError
+from gangline.model import CodeLimits
 from gangline.sdk.packing import pack
 
-LIMIT = 10 * 2**20
+LIMITS = CodeLimits(packed_bytes=10 * 2**20)
 
 
 def names_in(directory: Path) -> list[str]:
-    with pack(directory, limit_bytes=LIMIT) as archive, tarfile.open(fileobj=archive.file) as content:
+    with pack(directory, limits=LIMITS) as archive, tarfile.open(fileobj=archive.file) as content:
         return content.getnames()
 
 
 def digest_of(directory: Path) -> str:
-    with pack(directory, limit_bytes=LIMIT) as archive:
+    with pack(directory, limits=LIMITS) as archive:
         return archive.digest
 
 
@@ -46,9 +48,9 @@ def test_nothing_of_the_machine_is_packed(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("#!/bin/sh\n")
     (tmp_path / "run.sh").chmod(0o700)
     (tmp_path / "link").symlink_to("train.py")
-    with pack(tmp_path, limit_bytes=LIMIT) as archive, tarfile.open(fileobj=archive.file) as content:
+    with pack(tmp_path, limits=LIMITS) as archive, tarfile.open(fileobj=archive.file) as content:
         entries = {entry.name: entry for entry in content}
-    assert {entry.mtime for entry in entries.values()} == {0}
+    assert {entry.mtime for entry in entries.values()} == {datetime(2000, 1, 1, tzinfo=UTC).timestamp()}
     assert {(entry.uid, entry.uname) for entry in entries.values()} == {(0, "")}
     assert (entries["train.py"].mode, entries["run.sh"].mode) == (0o644, 0o755)
     assert entries["link"].linkname == "train.py"
@@ -134,11 +136,30 @@ def test_too_much_is_refused_and_the_biggest_files_are_named(tmp_path: Path) -> 
     (tmp_path / "weights.bin").write_bytes(os.urandom(300_000))
     with (
         pytest.raises(InvalidInputError, match=r"weights\.bin \(0\.3 MiB\).*\.ganglineignore"),
-        pack(tmp_path, limit_bytes=100_000),
+        pack(tmp_path, limits=CodeLimits(packed_bytes=100_000)),
+    ):
+        pass
+
+
+def test_few_bytes_that_would_become_many_are_refused(tmp_path: Path) -> None:
+    with (tmp_path / "zeros").open("wb") as file:
+        file.truncate(2**40)
+    with (
+        pytest.raises(InvalidInputError, match=r"zeros \(1048576\.0 MiB\).*300 MiB \(setting code_unpacked_mib\)"),
+        pack(tmp_path, limits=LIMITS),
+    ):
+        pass
+
+
+def test_too_many_files_are_refused_and_where_they_are_is_named(tmp_path: Path) -> None:
+    make_tree(tmp_path, "train.py", *(f"samples/{number}" for number in range(5)))
+    with (
+        pytest.raises(InvalidInputError, match=r"has 7 files; .* samples \(6\).*at most 6 \(setting code_files\)"),
+        pack(tmp_path, limits=CodeLimits(files=6)),
     ):
         pass
 
 
 def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="is no directory"), pack(tmp_path / "missing", limit_bytes=LIMIT):
+    with pytest.raises(InvalidInputError, match="is no directory"), pack(tmp_path / "missing", limits=LIMITS):
         pass

@@ -22,7 +22,7 @@ from gangline.compose.sockets import listen
 from gangline.engines.kubernetes.observer import KubernetesObserver
 from gangline.errors import GanglineError, StorageError
 from gangline.kube import ForbiddenError, KubeClient, KubeError, Owner
-from gangline.model import Job, JobId, JobPage
+from gangline.model import CodeLimits, Job, JobId, JobPage
 from gangline.operations import Caller, Desk, explained
 from gangline.storage.interface import JobQuery
 from gangline.storage.kubernetes import KubernetesStore
@@ -40,12 +40,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ContextService:
     """Answers one user's requests on a private socket, out of one namespace of one cluster."""
 
-    def __init__(self, context: str, *, namespace: str, socket: Path, code_directory: Path, code_limit: int) -> None:
+    def __init__(
+        self, context: str, *, namespace: str, socket: Path, code_directory: Path, code_limits: CodeLimits
+    ) -> None:
         self._context = context
         self._namespace = namespace
         self._socket = socket
         self._code_directory = code_directory
-        self._code_limit = code_limit
+        self._code_limits = code_limits
 
     async def run(self, *, ready: Callable[[], None], stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set; ``ready`` is called once requests are answered."""
@@ -95,7 +97,7 @@ class ContextService:
             except GanglineError as error:
                 raise refusal_of(error, context=self._context) from error
 
-        app = make_app(desk_for, code_limit_bytes=self._code_limit)
+        app = make_app(desk_for, code_limits=self._code_limits)
         app.middlewares.append(translate)  # within the one that writes errors down
         return app
 

@@ -106,7 +106,7 @@ class Service:
             )
 
         return (
-            make_app(lambda request: desk_of(local_caller(request)), code_limit_bytes=settings.code_limit_mib * 2**20),
+            make_app(lambda request: desk_of(local_caller(request)), code_limits=settings.code_limits),
             make_kubernetes_app(lambda request: desk_of(owner), token=door.token),
         )
 
@@ -127,6 +127,7 @@ def make_engine(settings: Settings) -> LocalEngine:
         clock=SystemClock(),
         nodes=settings.nodes,
         log_limits=LogLimits(file_bytes=settings.log_file_mib * 2**20, files=settings.log_files),
+        code_limits=settings.code_limits,
     )
 
 

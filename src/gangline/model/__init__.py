@@ -5,6 +5,7 @@ here imports another part of Gangline but its errors.
 """
 
 from gangline.model.clock import Clock, Timestamp
+from gangline.model.code import CodeLimits
 from gangline.model.gang import Gang, GangId, GangReplica
 from gangline.model.identity import (
     DEFAULT_QUEUE,
@@ -59,6 +60,7 @@ __all__ = [
     "Bond",
     "Clean",
     "Clock",
+    "CodeLimits",
     "Company",
     "DataMove",
     "Evenness",

@@ -12,10 +12,12 @@ from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO, cast
 
 from gangline.errors import InvalidInputError
+from gangline.model import CodeLimits
 from gangline.operations.desk import Desk
+from gangline.runtime.unpacking import Limits, PermanentError, members
 from gangline.storage.interface import JobQuery
 
 CODE_PREFIX = "sha256:"
@@ -57,15 +59,16 @@ def _remove_archives(desk: Desk, used: Collection[str]) -> None:
             archive.unlink(missing_ok=True)
 
 
-async def put_code(desk: Desk, digest: str, chunks: AsyncIterator[bytes], *, limit_bytes: int) -> None:
-    """Keep an archive. Sending one that is here already changes nothing; a wrong digest or size keeps nothing."""
+async def put_code(desk: Desk, digest: str, chunks: AsyncIterator[bytes], *, limits: CodeLimits) -> None:
+    """Keep an archive. Sending one that is here already changes nothing; one with any fault is not kept."""
     path = code_path(desk, digest)
     with _incoming(path) as file:
-        found = await _receive(file, chunks, limit_bytes)
+        found = await _receive(file, chunks, limits.packed_bytes)
         if found != digest:
             raise InvalidInputError(
                 f"the archive that arrived has the digest {found}", field="code", expected=f"the digest {digest}"
             )
+        await asyncio.to_thread(_check_content, file, limits)
 
 
 @contextmanager
@@ -80,6 +83,18 @@ def _incoming(path: Path) -> Iterator[IO[bytes]]:
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def _check_content(file: IO[bytes], limits: CodeLimits) -> None:
+    """Refuse what would not be unpacked, before a job waits for it."""
+    file.seek(0)
+    try:
+        for _ in members(cast(BinaryIO, file), Limits(limits.unpacked_bytes, limits.files)):
+            pass
+    except PermanentError as error:
+        size = f"{limits.unpacked_bytes / 2**20:g} MiB (setting code_unpacked_mib)"
+        expected = f"an archive of at most {size} and {limits.files} files (setting code_files)"
+        raise InvalidInputError(str(error), field="code", expected=expected) from error
 
 
 async def _receive(file: IO[bytes], chunks: AsyncIterator[bytes], limit_bytes: int) -> str:

@@ -75,7 +75,7 @@ class Client:
             transport = cluster = ContextTransport(context, tenant=tenant, settings=settings)
             tenant = cluster.tenant
         self.tenant = Tenant(tenant or settings.tenant)
-        self._code_limit_bytes = settings.code_limit_mib * 2**20
+        self._code_limits = settings.code_limits
         self._transport = transport or _transport(address, settings)
         self._exchange = Exchange(self._transport)
         self.sweeps = Sweeps(self._exchange, self.tenant, self._prepared)
@@ -147,7 +147,7 @@ class Client:
         # Most submissions ship nothing, and what packs is slow to import.
         from gangline.sdk.packing import pack
 
-        with pack(directory, limit_bytes=self._code_limit_bytes) as archive:
+        with pack(directory, limits=self._code_limits) as archive:
             path = ("code", archive.digest)
             if not self._exchange.exists(path):
                 self._exchange.call("PUT", path, body=archive.file)

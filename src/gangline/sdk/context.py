@@ -23,7 +23,7 @@ class ContextTransport:
             namespace=self.tenant,
             socket=scratch / "service.sock",
             code_directory=scratch / "code",
-            code_limit=settings.code_limit_mib * 2**20,
+            code_limits=settings.code_limits,
         )
         try:
             self._service = ServiceThread(service)

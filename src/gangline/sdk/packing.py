@@ -10,6 +10,7 @@ import os
 import stat
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +18,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gangline.errors import InvalidInputError
+from gangline.model import CodeLimits
 from gangline.sdk.ignoring import IgnoreRules
 
 IGNORE_FILE = ".ganglineignore"
 ALWAYS_IGNORED = (".git", "__pycache__/", ".venv")
 """Not directories alone: ``.git`` is a file in a work tree, and ``.venv`` often a link."""
 
+_DATE = 946_684_800
+"""When every file was last changed: 2000-01-01. The same content must give the same digest, so no date can be the real
+one; but zip knows none before 1980, and some programs take 1970 for no date at all."""
 _IN_MEMORY_BYTES = 16 * 2**20
 _BIGGEST_SHOWN = 5
 
@@ -37,11 +42,15 @@ class Archive:
 
 
 @contextmanager
-def pack(directory: Path, *, limit_bytes: int) -> Iterator[Archive]:
+def pack(directory: Path, *, limits: CodeLimits) -> Iterator[Archive]:
     """Pack a directory; the archive lives as long as the context."""
     if not directory.is_dir():
         raise InvalidInputError(f"'{directory}' is no directory", field="spec.code", expected="a directory of code")
     entries = tuple(_entries(directory))
+    if len(entries) > limits.files:
+        raise _too_many(directory, entries, limits.files)
+    if sum(_size(directory / entry) for entry in entries) > limits.unpacked_bytes:
+        raise _too_large(directory, entries, limits.unpacked_bytes, "")
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
         # Level 1: most of what is saved is saved at once, and code is small.
         with (
@@ -50,11 +59,11 @@ def pack(directory: Path, *, limit_bytes: int) -> Iterator[Archive]:
         ):
             for entry in entries:
                 _add(archive, directory, entry)
-                if file.tell() > limit_bytes:
-                    raise _too_large(directory, entries, limit_bytes)
+                if file.tell() > limits.packed_bytes:
+                    raise _too_large(directory, entries, limits.packed_bytes, " packed")
         size = file.tell()
-        if size > limit_bytes:
-            raise _too_large(directory, entries, limit_bytes)
+        if size > limits.packed_bytes:
+            raise _too_large(directory, entries, limits.packed_bytes, " packed")
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
@@ -92,6 +101,7 @@ def _add(archive: tarfile.TarFile, directory: Path, entry: Path) -> None:
 def _add_there(archive: tarfile.TarFile, path: Path, entry: Path) -> None:
     mode = path.lstat().st_mode
     header = tarfile.TarInfo(entry.as_posix())
+    header.mtime = _DATE
     if stat.S_ISLNK(mode):
         header.type, header.linkname, header.mode = tarfile.SYMTYPE, str(path.readlink()), 0o777
         archive.addfile(header)
@@ -115,16 +125,30 @@ def _cannot_read(error: OSError) -> None:
     ) from error
 
 
-def _too_large(directory: Path, entries: tuple[Path, ...], limit_bytes: int) -> InvalidInputError:
+def _too_many(directory: Path, entries: tuple[Path, ...], most: int) -> InvalidInputError:
+    counts = Counter(entry.parts[0] for entry in entries).most_common(_BIGGEST_SHOWN)
+    largest = ", ".join(f"{name} ({count})" for name, count in counts)
+    return InvalidInputError(
+        f"the code in '{directory}' has {len(entries)} files; most of them are in {largest}",
+        field="spec.code",
+        expected=f"at most {most} (setting code_files); leave files out with {IGNORE_FILE}",
+    )
+
+
+def _too_large(directory: Path, entries: tuple[Path, ...], limit_bytes: int, how: str) -> InvalidInputError:
+    setting = "code_limit_mib" if how else "code_unpacked_mib"
     sizes = sorted(((_size(directory / entry), entry) for entry in entries), reverse=True)[:_BIGGEST_SHOWN]
     biggest = ", ".join(f"{entry} ({size / 2**20:.1f} MiB)" for size, entry in sizes)
     return InvalidInputError(
         f"the code in '{directory}' is too large; the biggest files are {biggest}",
         field="spec.code",
-        expected=f"at most {limit_bytes / 2**20:g} MiB packed; leave files out with {IGNORE_FILE}",
+        expected=f"at most {limit_bytes / 2**20:g} MiB{how} (setting {setting}); leave files out with {IGNORE_FILE}",
     )
 
 
 def _size(path: Path) -> int:
-    status = path.lstat()
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return 0  # editors and caches come and go
     return status.st_size if stat.S_ISREG(status.st_mode) else 0

@@ -23,7 +23,7 @@ from gangline.lifecycle.events import (
     ReplicaExited,
     ReplicaStarted,
 )
-from gangline.model import DataMove, Gang, Policy
+from gangline.model import CodeLimits, DataMove, Gang, Policy
 from gangline.testing.builders import make_role, make_spec
 from gangline.testing.engine_suite import eventually, place
 from tests.engines.local.machinery import LocalSubject, marked_processes, record_of
@@ -354,6 +354,14 @@ async def test_code_that_would_be_written_outside_is_refused(
     (failed,) = await subject.news.wait_for(GangFailed)
     assert failed.permanent
     assert not list(subject.root.rglob("evil"))
+
+
+async def test_code_that_would_be_unpacked_to_too_much_is_refused(tmp_path: Path) -> None:
+    async with LocalSubject.over(tmp_path, code_limits=CodeLimits(unpacked_bytes=2**20)) as subject:
+        code = make_archive(subject, lambda archive: add_file(archive, "zeros", "\0" * 2**21))
+        await subject.engine.run(await gang_of(subject, "true", code=code))
+        (failed,) = await subject.news.wait_for(GangFailed)
+        assert (failed.permanent, failed.message) == (True, "the archive holds more than 1 MiB when it is unpacked")
 
 
 async def test_a_link_to_data_elsewhere_is_kept(subject: LocalSubject, tmp_path: Path) -> None:

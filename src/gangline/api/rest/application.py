@@ -13,10 +13,10 @@ from gangline.api.rest import cluster, jobs, observation, sweeps
 from gangline.api.rest.answers import STREAMS, end_streams, json_answer
 from gangline.api.rest.context import DESK_FOR, DeskFor
 from gangline.errors import GanglineError, InvalidInputError, NotFoundError
+from gangline.model import CodeLimits
 from gangline.wire import error_to_body
 
 VERSION_HEADER = "Gangline-Version"
-DEFAULT_CODE_LIMIT_BYTES = 200 * 2**20
 _MOST_BODY_BYTES = 8 * 2**20
 """A job file is text; one of more than this is a mistake."""
 
@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def make_app(desk_for: DeskFor, *, code_limit_bytes: int = DEFAULT_CODE_LIMIT_BYTES) -> web.Application:
+def make_app(desk_for: DeskFor, *, code_limits: CodeLimits | None = None) -> web.Application:
     """Build the application. ``desk_for`` finds out who asks; the composition root supplies it."""
     app = web.Application(middlewares=[_answer_errors], client_max_size=_MOST_BODY_BYTES)
     app[DESK_FOR] = desk_for
     app[STREAMS] = WeakSet()
-    app[cluster.CODE_LIMIT_BYTES] = code_limit_bytes
+    app[cluster.CODE_LIMITS] = code_limits or CodeLimits()
     app.add_routes([*jobs.routes(), *observation.routes(), *sweeps.routes(), *cluster.routes()])
     app.on_response_prepare.append(_add_version)
     app.on_shutdown.append(end_streams)

@@ -8,8 +8,9 @@ from gangline import __version__, operations
 from gangline.api.rest.answers import json_answer
 from gangline.api.rest.context import body_of, desk_of, tenant_of
 from gangline.api.rest.parameters import Parameters
+from gangline.model import CodeLimits
 
-CODE_LIMIT_BYTES: web.AppKey[int] = web.AppKey("code_limit_bytes", int)
+CODE_LIMITS: web.AppKey[CodeLimits] = web.AppKey("code_limits", CodeLimits)
 _CHUNK_BYTES = 1 << 20
 
 
@@ -40,9 +41,8 @@ async def head_code(request: web.Request) -> web.Response:
 async def put_code(request: web.Request) -> web.Response:
     """Keep a code archive."""
     chunks = request.content.iter_chunked(_CHUNK_BYTES)
-    await operations.put_code(
-        desk_of(request), request.match_info["digest"], chunks, limit_bytes=request.app[CODE_LIMIT_BYTES]
-    )
+    digest = request.match_info["digest"]
+    await operations.put_code(desk_of(request), digest, chunks, limits=request.app[CODE_LIMITS])
     return web.Response(status=HTTPStatus.NO_CONTENT)
 
 

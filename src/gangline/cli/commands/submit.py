@@ -196,7 +196,7 @@ def _print_requests(jobs: Sequence[JobSpec], settings: Settings, output: str) ->
     for job in jobs:
         code = job.code
         if code is not None and not code.startswith(CODE_PREFIX):
-            with pack(Path(code), limit_bytes=settings.code_limit_mib * 2**20) as archive:
+            with pack(Path(code), limits=settings.code_limits) as archive:
                 terminal.say(f"would send {code} ({archive.size_bytes} bytes packed) unless the service has it")
                 code = f"{CODE_PREFIX}{archive.digest}"
         requests.append(job_to_plain(replace(job, code=code)))

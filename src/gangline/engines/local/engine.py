@@ -19,7 +19,7 @@ from gangline.engines.local.ordering import LogLimits, NoCommandError, OrderWrit
 from gangline.engines.local.usage import UsageMeter
 from gangline.errors import EngineError
 from gangline.lifecycle.events import GangFailed, GangStopped
-from gangline.model import Clean, Clock, Gang, GangId, JobId, LogLine, Node, ReplicaId, Usage
+from gangline.model import Clean, Clock, CodeLimits, Gang, GangId, JobId, LogLine, Node, ReplicaId, Usage
 
 _METRIC_SECONDS = 0.25
 _DISK_SECONDS = 1.0
@@ -43,6 +43,7 @@ class LocalEngine:
         clock: Clock,
         nodes: int = 1,
         log_limits: LogLimits | None = None,
+        code_limits: CodeLimits | None = None,
         use_cgroups: bool = True,
         device_seconds: float = 30.0,
     ) -> None:
@@ -57,6 +58,7 @@ class LocalEngine:
             layout=self._layout,
             addresses=self._addresses,
             log_limits=log_limits or LogLimits(),
+            code_limits=code_limits or CodeLimits(),
             use_cgroups=use_cgroups,
         )
         self._links: dict[GangId, GangLink] = {}

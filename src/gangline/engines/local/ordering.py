@@ -15,7 +15,7 @@ from gangline.engines.local.layout import Layout
 from gangline.engines.local.machine import LocalNode
 from gangline.engines.local.wire import Order, ReplicaOrder, write_order
 from gangline.errors import EngineError
-from gangline.model import DataMove, Framework, Gang, GangReplica, NodeName, ReplicaId, RoleName
+from gangline.model import CodeLimits, DataMove, Framework, Gang, GangReplica, NodeName, ReplicaId, RoleName
 
 _LISTEN_EVERYWHERE = frozenset({Framework.TENSORFLOW, Framework.PYTORCH, Framework.JAX, Framework.PADDLE})
 """Their servers listen on every address of the machine, so two replicas, or two jobs, cannot share a port."""
@@ -52,6 +52,7 @@ class OrderWriter:
     layout: Layout
     addresses: Addresses
     log_limits: LogLimits
+    code_limits: CodeLimits
     use_cgroups: bool
 
     def write(
@@ -144,6 +145,7 @@ class OrderWriter:
             log_files=self.log_limits.files,
             use_cgroups=self.use_cgroups,
             code_archive=str(self.layout.code_archive(digest)) if digest else None,
+            code_limits=(self.code_limits.unpacked_bytes, self.code_limits.files),
             inputs=_moves(gang.spec.inputs, variables),
             outputs=_moves(gang.spec.outputs, variables),
             receipts=str(self.layout.job(gang.id.job_id) / "receipts"),
