@@ -82,6 +82,7 @@ def test_success_is_decided_by_the_others(endless: tuple[str, ...], success: Suc
 def test_one_that_ends_more_often_than_allowed_fails_the_job() -> None:
     job = after_exit(running("ps", max_replica_restarts=0), PS, 0)
     assert (job.phase, job.reason, job.exit_code) == (Phase.FAILED, "RestartLimitReached", 1)
+    assert job.message.endswith("policy.max_replica_restarts is 0")
 
 
 def test_a_role_that_never_restarts_is_done_when_it_ends_well() -> None:

@@ -234,6 +234,7 @@ def test_a_failing_gang_is_retried_with_growing_pauses_until_its_budget_is_spent
     assert pauses == [10, 20]
     assert (job.attempt, job.failures, job.exit_code) == (3, 3, 7)
     assert job.reason == "ReplicaFailed"
+    assert job.message == "failed 3 times, policy.max_attempts is 3: worker-0 exited with 7"
 
 
 def test_a_loss_restarts_the_gang_and_costs_no_attempt() -> None:
@@ -318,7 +319,10 @@ def test_a_replica_with_its_own_restart_comes_back_in_place_while_the_others_go_
 def test_a_replica_that_restarts_too_often_takes_the_gang_with_it() -> None:
     policy = Policy(max_replica_restarts=0)
     job = make_running_job(make_spec(roles=(make_role(restart=Restart.REPLICA),), policy=policy))
-    assert step(job, exited(job, worker(), 1)).phase is P.FAILED
+    failed = step(job, exited(job, worker(), 1))
+    assert failed.phase is P.FAILED
+    limit = "policy.max_replica_restarts is 0"
+    assert failed.message == f"no more restarts in place, {limit}: worker-0 exited with 1"
 
 
 def test_only_signals_are_retried_when_the_job_says_so() -> None:
@@ -408,6 +412,7 @@ def test_timers_cover_deadline_and_time_to_live() -> None:
     assert deadline.at == START + 60
     failed = step(job, deadline.event)
     assert (failed.phase, failed.reason, failed.exit_code) == (P.FAILED, "DeadlineExceeded", 124)
+    assert failed.message == "ran longer than policy.deadline, which is 60 s"
     (ttl,) = timers(failed)
     assert ttl.at == START + 65
     assert step(failed, ttl.event).deleting

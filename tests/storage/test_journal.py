@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gangline.lifecycle import advance
-from gangline.lifecycle.events import GangGrown, ScaleRequested
+from gangline.lifecycle.events import GangGrown, ReplicaExited, ScaleRequested
 from gangline.model import NodeName, ReplicaId, RoleName
 from gangline.storage.journal import records_between
 from gangline.testing.builders import START, make_job, make_role, make_running_job, make_spec
@@ -32,3 +32,16 @@ def test_growth_and_the_wish_for_it_are_told() -> None:
 def test_nothing_changed_means_nothing_told() -> None:
     job = make_running_job(ELASTIC)
     assert records_between(job, replace(job, version=7), START) == ()
+
+
+def test_a_failure_says_its_code_and_what_the_program_said_last() -> None:
+    job = make_running_job(ELASTIC)
+    told = "ValueError: no data"
+    event = ReplicaExited(
+        job_id=job.id, at=START, attempt=1, replica=ReplicaId(RoleName("worker"), 0), exit_code=1, message=told
+    )
+    records = records_between(job, advance(job, event).job, START)
+    assert [(record.reason, record.message) for record in records] == [
+        ("ReplicaFailed", f"exit code 1: {told}"),
+        ("ReplicaFailed", f"worker-0 exited with 1: {told}"),
+    ]

@@ -10,6 +10,7 @@ import click
 from gangline.cli import terminal
 from gangline.cli.connection import spoken
 from gangline.cli.jobs import reason_text
+from gangline.cli.last_lines import tell_last_lines
 from gangline.cli.output_lines import LinePrinter, needs_prefix
 from gangline.errors import NotFoundError, UnreachableError
 from gangline.model import FINAL_PHASES, Job, Phase
@@ -30,13 +31,16 @@ def follow(client: Client, job: Job) -> int:
             follow_live(client, job)
         else:
             _follow_plainly(client, job)
-        return _end_of(client, job)
+        return exit_code_of_job(_end_of(client, job))
 
 
 def finish(client: Client, job: Job) -> int:
     """Wait for the end of a job, tell it, and return the job's own exit code."""
     with _going_on(job):
-        return _end_of(client, job)
+        ended = _end_of(client, job)
+        if ended is not None:
+            tell_last_lines(client, ended)
+        return exit_code_of_job(ended)
 
 
 @contextmanager
@@ -51,18 +55,21 @@ def _going_on(job: Job) -> Iterator[None]:
         raise
 
 
-def _end_of(client: Client, job: Job) -> int:
+def _end_of(client: Client, job: Job) -> Job | None:
+    """Wait for the end and tell it; None if the job was deleted meanwhile."""
     try:
         ended = client.wait(job.id, phases=FINAL_PHASES | {Phase.HALTED})
     except NotFoundError:
         terminal.say(f"{job.name} is deleted")
-        return _FAILURE
+        return None
     terminal.say(f"{ended.name} is {ended.phase} ({reason_text(ended)})")
-    return exit_code_of_job(ended)
+    return ended
 
 
-def exit_code_of_job(job: Job) -> int:
-    """Return what a program that ran the job itself would exit with; a job that rests has not succeeded."""
+def exit_code_of_job(job: Job | None) -> int:
+    """Return what a program that ran the job itself would exit with; one that rests or is gone has not succeeded."""
+    if job is None:
+        return _FAILURE
     if job.phase is Phase.COMPLETED:
         return 0
     return job.exit_code or _FAILURE

@@ -61,8 +61,11 @@ def replica_exited(job: Job, event: ReplicaExited) -> Outcome:
     rule = job.spec.restart_of(event.replica.role)
     if rule is Restart.NEVER or not may_retry(job.spec.retry_of(event.replica.role), event.exit_code):
         return end(noted, Phase.FAILED, event, reason="ReplicaFailed", message=message, exit_code=event.exit_code)
-    if rule is Restart.REPLICA and job.replica_restarts < job.spec.policy.max_replica_restarts:
-        return _back_off(noted, event)
+    if rule is Restart.REPLICA:
+        limit = job.spec.policy.max_replica_restarts
+        if job.replica_restarts < limit:
+            return _back_off(noted, event)
+        message = f"no more restarts in place, policy.max_replica_restarts is {limit}: {message}"
     return _retry_or_fail(noted, event, reason="ReplicaFailed", message=message, exit_code=event.exit_code)
 
 
@@ -166,7 +169,7 @@ def _start_again_or_fail(job: Job, event: ReplicaExited) -> Outcome:
     limit = job.spec.policy.max_replica_restarts
     if job.replica_restarts < limit:
         return _back_off(job, event)
-    message = f"{event.replica} exited with 0 once more after {limit} restarts"
+    message = f"{event.replica} exited with 0 once more; policy.max_replica_restarts is {limit}"
     return end(job, Phase.FAILED, event, reason="RestartLimitReached", message=message, exit_code=1)
 
 
@@ -178,6 +181,8 @@ def _retry_or_fail(job: Job, event: GangEvent, *, reason: str, message: str, exi
         return _restart(
             counted, event, reason=reason, message=f"{message} (try {failures} of {budget})", tries=failures
         )
+    if budget > 1:
+        message = f"failed {failures} times, policy.max_attempts is {budget}: {message}"
     return end(counted, Phase.FAILED, event, reason=reason, message=message, exit_code=exit_code)
 
 

@@ -58,9 +58,9 @@ def _replica_record(job: Job, status: ReplicaStatus, at: Timestamp) -> JournalRe
     if status.state is ReplicaState.RUNNING:
         message = f"on {status.node}"
     elif status.state is ReplicaState.BACKING_OFF and status.retry_at is not None and status.finished_at is not None:
-        message = f"exit code {status.exit_code}; starts again in {status.retry_at - status.finished_at:.1f} s"
+        message = f"{_ending(status)}; starts again in {status.retry_at - status.finished_at:.1f} s"
     else:
-        message = status.message or f"exit code {status.exit_code}"
+        message = _ending(status)
     return JournalRecord(
         job_id=job.id,
         at=moment if moment is not None else at,
@@ -69,3 +69,9 @@ def _replica_record(job: Job, status: ReplicaStatus, at: Timestamp) -> JournalRe
         phase=job.phase,
         replica=status.id,
     )
+
+
+def _ending(status: ReplicaStatus) -> str:
+    if status.exit_code is None:
+        return status.message
+    return f"exit code {status.exit_code}" + (f": {status.message}" if status.message else "")

@@ -119,7 +119,10 @@ CASES: dict[str, tuple[Pod, dict[str, bool], list[tuple[type, Any]]]] = {
             None,
             phase="Failed",
             initContainerStatuses=[
-                {"name": "gangline-inputs", "state": terminated(3, message="Traceback\ns3://b/x is not there\n")}
+                {
+                    "name": "gangline-inputs",
+                    "state": terminated(3, message="Traceback\n\x1b[31ms3://b/x is not there\x1b[0m\n"),
+                }
             ],
         ),
         {},
@@ -221,7 +224,7 @@ def test_times_are_the_kubelets() -> None:
     ("left", "want"),
     [
         pytest.param("Traceback:\n  File x\nValueError: no\n\n", "ValueError: no", id="the last line"),
-        pytest.param("1%\r2%\r\x1b[31mred\x07\n", " [31mred ", id="nothing that plays with a terminal"),
+        pytest.param("1%\r2%\r\x1b[31mred\x07\n", "red ", id="nothing that plays with a terminal"),
         pytest.param("x" * 2000, "x" * 500, id="not too much"),
         pytest.param(" \n", "", id="nothing"),
     ],

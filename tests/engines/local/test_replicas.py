@@ -132,6 +132,24 @@ async def test_python_is_found_though_the_path_has_none(subject: LocalSubject, m
     assert (exited.exit_code, exited.message) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("script", "want"),
+    [
+        ("echo fine; echo ' ValueError: no data' >&2; echo >&2; echo done; exit 3", "ValueError: no data"),
+        ("echo 'error on the wrong stream'; exit 3", "error on the wrong stream"),
+        ("printf '\\033[31mred\\033[0m\\tand \\007loud\\033]0;title\\007' >&2; exit 3", "red and  loud"),
+        ("printf ' 10%%\\r 20%%\\rboom' >&2; exit 3", "boom"),
+        ("head -c 100000 /dev/zero | tr '\\0' x >&2; exit 3", "x" * 500),
+        ("exit 3", ""),
+        ("echo warning >&2", ""),
+    ],
+    ids=["standard error", "standard output", "escapes", "progress bar", "long line", "nothing", "success"],
+)
+async def test_a_failure_says_what_the_program_said_last(subject: LocalSubject, script: str, want: str) -> None:
+    (exited,) = await run_to_end(subject, await shell_gang(subject, script))
+    assert exited.message == want
+
+
 async def test_a_signal_is_an_exit_code_and_a_name(subject: LocalSubject) -> None:
     (exited,) = await run_to_end(subject, await shell_gang(subject, "kill -SEGV $$"))
     assert (exited.exit_code, exited.message) == (128 + 11, "ended by SIGSEGV")

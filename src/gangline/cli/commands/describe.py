@@ -8,6 +8,7 @@ import click
 from gangline.cli import table, terminal, words
 from gangline.cli.connection import connect
 from gangline.cli.jobs import ran_text, reason_text, state_counts
+from gangline.cli.last_lines import last_lines
 from gangline.cli.metric_table import print_metrics
 from gangline.cli.options import job_argument, tenant_option
 from gangline.errors import ConflictError
@@ -31,6 +32,8 @@ def command(ctx: click.Context, job: str, tenant: str | None) -> None:
     _section("Roles", ("ROLE", "REPLICAS", "EACH", "STATE", "COMMAND"), _roles(found))
     _section("Replicas", ("REPLICA", "NODE", "STATE", "EXIT", "STARTED", "MESSAGE"), _replicas(found, now))
     _section("Phases", ("PHASE", "AT", "REASON"), _phases(found, now))
+    if lines := last_lines(client, found):
+        click.echo("\n" + "\n".join(lines))
     _section("Events", ("AT", "REASON", "REPLICA", "MESSAGE"), event_rows(client.events(found.id)[-_LAST_EVENTS:], now))
     if metrics := client.latest_metrics(found.id):
         click.echo()

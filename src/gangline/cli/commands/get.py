@@ -7,6 +7,7 @@ from gangline.cli.arena_tables import print_gpus, print_instances, print_table
 from gangline.cli.commands.describe import event_rows
 from gangline.cli.connection import connect
 from gangline.cli.jobs import print_jobs
+from gangline.cli.last_lines import tell_last_lines
 from gangline.cli.metric_table import print_metrics
 from gangline.cli.options import jobs_argument, output_option, tenant_option
 from gangline.cli.watching import print_changes
@@ -48,6 +49,7 @@ def command(
     print_jobs(found, output)
     if output in ("table", "wide"):
         for job in found:
+            tell_last_lines(client, job)
             if metrics := client.latest_metrics(job.id):
                 click.echo()
                 print_metrics(metrics)

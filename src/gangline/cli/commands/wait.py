@@ -7,8 +7,10 @@ import click
 from gangline.cli import terminal, words
 from gangline.cli.connection import connect
 from gangline.cli.following import exit_code_of_job
+from gangline.cli.jobs import reason_text
+from gangline.cli.last_lines import tell_last_lines
 from gangline.cli.options import jobs_argument, read_phases, tenant_option
-from gangline.model import FINAL_PHASES
+from gangline.model import FINAL_PHASES, Phase
 
 
 @click.command("wait")
@@ -31,6 +33,8 @@ def command(
     for job in jobs:
         left = None if end is None else max(0.0, end - time.monotonic())
         found = client.wait(job, phases=wanted or FINAL_PHASES, timeout=left)
-        terminal.say(f"{found.name} is {found.phase}")
+        failed = found.phase is Phase.FAILED
+        terminal.say(f"{found.name} is {found.phase}" + (f" ({reason_text(found)})" if failed else ""))
+        tell_last_lines(client, found)
         codes.append(0 if wanted else exit_code_of_job(found))
     return next((code for code in codes if code), 0)

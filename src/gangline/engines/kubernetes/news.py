@@ -1,5 +1,6 @@
 """What a pod's state means to its gang. Pure: the same pod gives the same news, which is how news is repeated."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,6 +30,8 @@ _TAKEN_AWAY = frozenset(
 )
 """Why a kubelet ended a pod that did nothing wrong."""
 _LONGEST_WORDS = 500
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
+"""What moves or colours a terminal."""
 _START_FAILURES = frozenset({"StartError", "ContainerCannotRun"})
 
 
@@ -207,7 +210,7 @@ def _never_ran(ended: ContainerTerminated) -> bool:
 
 def last_words(ended: ContainerTerminated) -> str:
     """The last line that a program left behind, fit for a table: its kubelet tells the last 80, whatever is in them."""
-    lines = [line.strip() for line in ended.message.splitlines()]
+    lines = [line.strip() for line in _ESCAPES.sub("", ended.message).splitlines()]
     last = next((line for line in reversed(lines) if line), "")[-_LONGEST_WORDS:]
     return "".join(sign if sign.isprintable() else " " for sign in last)
 

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable
 
 LINE_LIMIT = 16 * 1024
 REDRAW_NANOS = 1_000_000_000
 STREAMS = ("stdout", "stderr")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
+"""What moves or colours a terminal."""
+_SHOWN = 500
 
 
 class LogWriter:
@@ -174,6 +178,16 @@ def log_numbers(directory: str, name: str) -> list[int]:
         return []  # the job is being deleted while somebody reads
     names = [entry for entry in entries if entry.startswith(prefix) and entry.endswith(suffix)]
     return sorted(int(entry[len(prefix) : -len(suffix)]) for entry in names)
+
+
+def last_line(output: bytes) -> str:
+    """Return the last line of some output that says anything, as plain text that is safe to show."""
+    lines = (_plain(line) for line in reversed(output.decode(errors="replace").splitlines()))
+    return next((line for line in lines if line), "")[:_SHOWN]
+
+
+def _plain(line: str) -> str:
+    return "".join(sign if sign.isprintable() else " " for sign in _ESCAPES.sub("", line)).strip()
 
 
 def _seen(line: bytes) -> bytes:

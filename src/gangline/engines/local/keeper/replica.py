@@ -7,10 +7,12 @@ import signal
 import time
 
 from . import cgroups, launch, processes
-from .output import LogWriter
+from .output import STREAMS, LogWriter, last_line
 from .records import ReplicaRecord
 
 _READ_BYTES = 1 << 18
+_TAIL_BYTES = 4096
+"""How much of each stream's end is remembered, to say what a replica that fails said last."""
 
 
 class LiveReplica:
@@ -30,6 +32,7 @@ class LiveReplica:
         """No longer part of the gang: its record goes when it is over."""
         self._marker = f"{launch.MARKER}={self.order.environment[launch.MARKER]}".encode()
         self._killed_late = False
+        self._tails = dict.fromkeys(STREAMS, b"")
 
     def read_output(self, descriptor: int) -> bool:
         """Move what the replica wrote to its log; False once there will be no more."""
@@ -38,7 +41,7 @@ class LiveReplica:
         except BlockingIOError:
             return True
         if data:
-            self.writer.feed(self.streams[descriptor], data)
+            self._keep(self.streams[descriptor], data)
         return bool(data)
 
     def ask_to_end(self, grace_seconds: float) -> None:
@@ -85,8 +88,13 @@ class LiveReplica:
         except BlockingIOError:
             return False
         if data:
-            self.writer.feed(self.streams[descriptor], data)
+            self._keep(self.streams[descriptor], data)
         return bool(data)
+
+    def _keep(self, stream: str, data: bytes) -> None:
+        self.writer.feed(stream, data)
+        whole = data if len(data) >= _TAIL_BYTES else self._tails[stream] + data
+        self._tails[stream] = whole[-_TAIL_BYTES:]
 
     def _ending(self) -> tuple[int, str]:
         assert self.wait_status is not None
@@ -102,7 +110,8 @@ class LiveReplica:
             return 128 - code, f"ended by {_signal_name(-code)}"
         if code and starved:
             return code, f"one of its processes was killed: {limit}"
-        return code, ""
+        said = last_line(self._tails["stderr"]) or last_line(self._tails["stdout"])
+        return code, said if code else ""
 
     def _members(self) -> list[int]:
         """Return every living process of the replica."""
