@@ -214,12 +214,39 @@ async def test_events_metrics_and_reasons(session: aiohttp.ClientSession, office
     async with session.get(f"{JOBS}/mnist/events") as answer:
         assert [record["reason"] for record in await answer.json()] == ["Submitted"]
     async with session.get(f"{JOBS}/mnist/metrics", params={"latest": "true"}) as answer:
-        (told,) = await answer.json()
+        (told,) = (await answer.json())["metrics"]
         assert (told["replica"], told["value"], told["step"]) == ("worker-0", "NaN", 7)
     async with session.get(f"{JOBS}/mnist/explanation") as answer:
         reason = await answer.json()
         assert reason["missing"] == {"cpu_millis": 500}
         assert "Missing: 0.5 CPU." in reason["sentences"]
+
+
+async def test_metrics_come_page_by_page_or_thinned_out(session: aiohttp.ClientSession, office: Office) -> None:
+    await submit(session)
+    worker = ReplicaId(RoleName("worker"), 0)
+    metrics = [
+        Metric(job_id=JobId("job-1"), replica=worker, name="loss", value=1.0, step=step, at=at(step / 7))
+        for step in range(25)
+    ]
+    await office.store.add_metrics(metrics)
+    steps: list[int] = []
+    query: dict[str, str] = {"limit": "10"}
+    while True:
+        async with session.get(f"{JOBS}/mnist/metrics", params=query) as answer:
+            page = await answer.json()
+        steps += [metric["step"] for metric in page["metrics"]]
+        assert page["complete"]
+        if page.get("next") is None:
+            break
+        query["after"] = page.get("next")
+    assert steps == list(range(25))
+    async with session.get(f"{JOBS}/mnist/metrics", params={"points": "10"}) as answer:
+        page = await answer.json()
+    assert (len(page["metrics"]) <= 10, page["total"], page.get("next")) == (True, 25, None)
+    async with session.get(f"{JOBS}/mnist/metrics", params={"after": "there"}) as answer:
+        assert answer.status == 400
+        assert "the 'next' of the page before" in (await answer.json())["error"]["message"]
 
 
 async def test_nodes_usage_queues_and_health(session: aiohttp.ClientSession) -> None:

@@ -104,8 +104,9 @@ async def test_metrics_are_those_of_the_job(office: Office) -> None:
         Metric(job_id=JOB, replica=WORKER, name="loss", value=1 / step, step=step, at=at(step)) for step in (1, 2, 4)
     ]
     await office.store.add_metrics(told)
-    assert list(await operations.metrics(office.desk(), DEFAULT_TENANT, "mnist", name="loss")) == told
-    assert list(await operations.latest_metrics(office.desk(), DEFAULT_TENANT, "mnist")) == told[-1:]
+    page = await operations.metrics(office.desk(), DEFAULT_TENANT, "mnist", name="loss")
+    assert (list(page.metrics), page.next, page.complete) == (told, None, True)
+    assert list((await operations.latest_metrics(office.desk(), DEFAULT_TENANT, "mnist")).metrics) == told[-1:]
 
 
 async def test_the_journal_goes_on_after_what_was_read(office: Office) -> None:

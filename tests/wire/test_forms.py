@@ -18,6 +18,7 @@ from gangline.model import (
     JournalRecord,
     LogLine,
     Metric,
+    MetricPage,
     Node,
     Queue,
     ReplicaId,
@@ -31,7 +32,20 @@ from gangline.testing.builders import make_job, make_spec, make_sweep
 from gangline.wire import Change, Explanation, SweepStatus, codec, plain
 from gangline.wire.forms import form_of
 
-CARRIED = (Job, JobPage, Change, JournalRecord, LogLine, Metric, Node, Queue, Usage, Explanation, SweepStatus)
+CARRIED = (
+    Job,
+    JobPage,
+    MetricPage,
+    Change,
+    JournalRecord,
+    LogLine,
+    Metric,
+    Node,
+    Queue,
+    Usage,
+    Explanation,
+    SweepStatus,
+)
 
 
 def filled(kind: Any) -> Any:

@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from gangline.model import Metric
 
+PLOTTED_POINTS = 2000
+"""How many values of a curve are asked for: more than a picture is wide."""
+
 
 class Against(StrEnum):
     """What runs along the horizontal axis."""

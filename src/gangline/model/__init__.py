@@ -20,7 +20,16 @@ from gangline.model.identity import (
 from gangline.model.job import Job, PhaseEntry, ReplicaState, ReplicaStatus
 from gangline.model.metric import CHECKPOINT_METRIC, Metric
 from gangline.model.node import Node, Taint
-from gangline.model.observation import JobPage, JournalRecord, LogLine, NodeUsage, ReplicaUsage, Stream, Usage
+from gangline.model.observation import (
+    JobPage,
+    JournalRecord,
+    LogLine,
+    MetricPage,
+    NodeUsage,
+    ReplicaUsage,
+    Stream,
+    Usage,
+)
 from gangline.model.phase import ACTIVE_PHASES, FINAL_PHASES, WAITING_PHASES, Phase
 from gangline.model.placement import (
     Bond,
@@ -76,6 +85,7 @@ __all__ = [
     "LogLine",
     "Match",
     "Metric",
+    "MetricPage",
     "Node",
     "NodeName",
     "NodePreference",

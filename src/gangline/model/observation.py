@@ -7,6 +7,7 @@ from enum import StrEnum
 from gangline.model.clock import Timestamp
 from gangline.model.identity import JobId, NodeName, ReplicaId
 from gangline.model.job import Job
+from gangline.model.metric import Metric
 from gangline.model.phase import Phase
 from gangline.model.resources import Resources
 
@@ -17,6 +18,20 @@ class JobPage:
 
     jobs: tuple[Job, ...]
     next: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricPage:
+    """Some of what a job reported, oldest first, and the cursor of the next page if there is one.
+
+    ``total`` is how many values there were where they were thinned out. ``complete`` is False where the store has given
+    older values up.
+    """
+
+    metrics: tuple[Metric, ...]
+    next: str | None = None
+    total: int | None = None
+    complete: bool = True
 
 
 class Stream(StrEnum):

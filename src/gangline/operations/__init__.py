@@ -11,7 +11,15 @@ from gangline.operations.code import has_code, put_code
 from gangline.operations.desk import Caller, ControllerLink, Courier, Desk, SweepLink
 from gangline.operations.listing import get_job, list_jobs, unfinished_jobs, watch_job, watch_jobs
 from gangline.operations.objects import ObjectKind, bring_object, delete_object, get_object, list_objects, put_object
-from gangline.operations.observation import LogFilter, journal, latest_metrics, logs, metrics
+from gangline.operations.observation import (
+    MOST_METRICS,
+    LogFilter,
+    journal,
+    latest_metrics,
+    logs,
+    metrics,
+    thinned_metrics,
+)
 from gangline.operations.reasons import explained, word_reason
 from gangline.operations.requests import cancel, delete, halt, prune, resume, scale
 from gangline.operations.sabotage import kill
@@ -26,6 +34,7 @@ from gangline.operations.sweeps import (
 )
 
 __all__ = [
+    "MOST_METRICS",
     "Caller",
     "ControllerLink",
     "Courier",
@@ -64,6 +73,7 @@ __all__ = [
     "stop_sweep",
     "submit",
     "submit_sweep",
+    "thinned_metrics",
     "unfinished_jobs",
     "usage",
     "watch_job",

@@ -6,9 +6,14 @@ from dataclasses import dataclass, replace
 
 from gangline.engines.interface import LogQuery
 from gangline.errors import InvalidInputError
-from gangline.model import Job, JournalRecord, LogLine, Metric, Phase, RoleName, Tenant, Timestamp
+from gangline.model import Job, JournalRecord, LogLine, MetricPage, Phase, RoleName, Tenant, Timestamp
 from gangline.operations.desk import Desk
 from gangline.operations.listing import get_job, watch_job
+from gangline.operations.thinning import ThinnedSeries
+from gangline.storage.metrics import cursor_to_position, order_of, position_to_cursor
+
+MOST_METRICS = 10_000
+"""How many values one page has at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,17 +36,43 @@ async def journal(
 
 
 async def metrics(
-    desk: Desk, tenant: Tenant, reference: str, *, name: str | None = None, since: Timestamp | None = None
-) -> Sequence[Metric]:
-    """Return what the job's training code reported, oldest first."""
+    desk: Desk,
+    tenant: Tenant,
+    reference: str,
+    *,
+    name: str | None = None,
+    since: Timestamp | None = None,
+    after: str | None = None,
+    limit: int = MOST_METRICS,
+) -> MetricPage:
+    """Return a page of what the job's training code reported, oldest first."""
     job = await get_job(desk, tenant, reference)
-    return await desk.store.metrics(job.id, name=name, since=since)
+    start = None if after is None else cursor_to_position(after)
+    found = tuple(await desk.store.metrics(job.id, name=name, since=since, after=start, limit=limit))
+    following = position_to_cursor(order_of(found[-1])) if len(found) == limit else None
+    return MetricPage(metrics=found, next=following, complete=await desk.store.has_all_metrics(job.id))
 
 
-async def latest_metrics(desk: Desk, tenant: Tenant, reference: str) -> Sequence[Metric]:
+async def thinned_metrics(
+    desk: Desk, tenant: Tenant, reference: str, *, name: str | None = None, since: Timestamp | None = None, points: int
+) -> MetricPage:
+    """Return at most so many values of each metric of each replica, which draw the same curves as all of them."""
+    job = await get_job(desk, tenant, reference)
+    thinned, after = ThinnedSeries(points), None
+    while True:
+        found = await desk.store.metrics(job.id, name=name, since=since, after=after, limit=MOST_METRICS)
+        thinned.add(found)
+        if len(found) < MOST_METRICS:
+            break
+        after = order_of(found[-1])
+    complete = await desk.store.has_all_metrics(job.id)
+    return MetricPage(metrics=thinned.kept(), total=thinned.total, complete=complete)
+
+
+async def latest_metrics(desk: Desk, tenant: Tenant, reference: str) -> MetricPage:
     """Return the newest value of every metric of every replica of a job."""
     job = await get_job(desk, tenant, reference)
-    return await desk.store.latest_metrics([job.id])
+    return MetricPage(metrics=tuple(await desk.store.latest_metrics([job.id])))
 
 
 async def logs(

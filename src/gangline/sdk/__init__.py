@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gangline.model import JournalRecord, LogLine, NodeUsage, ReplicaUsage, Usage
 from gangline.sdk.client import Client
-from gangline.sdk.values import JobTop, NodeTop
+from gangline.sdk.values import JobTop, Metrics, NodeTop
 from gangline.wire import Change, Excluded, Explanation, SweepStatus, TrialStatus
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ __all__ = [
     "JobTop",
     "JournalRecord",
     "LogLine",
+    "Metrics",
     "NodeTop",
     "NodeUsage",
     "ReplicaUsage",

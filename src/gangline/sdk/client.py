@@ -26,6 +26,7 @@ from gangline.model import (
     JournalRecord,
     LogLine,
     Metric,
+    MetricPage,
     Node,
     NodeUsage,
     Phase,
@@ -40,11 +41,12 @@ from gangline.sdk.exchange import Exchange, body_of, deadline_of, query_of
 from gangline.sdk.http import HttpTransport
 from gangline.sdk.sweeps import Sweeps
 from gangline.sdk.transport import Transport
-from gangline.sdk.values import CODE_PREFIX, JobTop, NodeTop
+from gangline.sdk.values import CODE_PREFIX, JobTop, Metrics, NodeTop
 from gangline.settings import Settings
 from gangline.wire import Change, Explanation, iso
 
 _PAGE = 500
+_RECORDS = 1000
 
 
 class Client:
@@ -226,19 +228,40 @@ class Client:
         )
         return self._exchange.follow(LogLine, self._job(job, "logs"), query)
 
-    def events(self, job: str, *, after: int = 0, limit: int = 1000) -> tuple[JournalRecord, ...]:
-        """Return what happened to a job, oldest first."""
-        query = query_of(after=after, limit=limit)
-        return self._exchange.ask(tuple[JournalRecord, ...], "GET", self._job(job, "events"), query)
+    def events(self, job: str, *, after: int = 0, limit: int | None = None) -> tuple[JournalRecord, ...]:
+        """Return what happened to a job, oldest first; ``limit`` None means all of it."""
+        found: tuple[JournalRecord, ...] = ()
+        while limit is None or len(found) < limit:
+            wanted = _RECORDS if limit is None else min(_RECORDS, limit - len(found))
+            query = query_of(after=found[-1].number if found else after, limit=wanted)
+            page = self._exchange.ask(tuple[JournalRecord, ...], "GET", self._job(job, "events"), query)
+            found += page
+            if len(page) < wanted:
+                break
+        return found
 
-    def metrics(self, job: str, *, name: str | None = None, since: Timestamp | None = None) -> tuple[Metric, ...]:
-        """Return every number the job's code reported, oldest first."""
-        query = query_of(name=name, since=None if since is None else iso(since))
-        return self._exchange.ask(tuple[Metric, ...], "GET", self._job(job, "metrics"), query)
+    def metrics(
+        self, job: str, *, name: str | None = None, since: Timestamp | None = None, points: int | None = None
+    ) -> Metrics:
+        """Return every number the job's code reported, oldest first.
+
+        With ``points``, the service thins them out to at most so many of each metric of each replica, which draw the
+        same curve; ``total`` of the answer then says how many there are. ``complete`` is False where older ones are
+        gone: a cluster keeps the newest 10,000 of a job.
+        """
+        found: list[Metric] = []
+        after: str | None = None
+        while True:
+            query = query_of(name=name, since=None if since is None else iso(since), points=points, after=after)
+            page = self._exchange.ask(MetricPage, "GET", self._job(job, "metrics"), query)
+            found += page.metrics
+            after = page.next
+            if after is None:
+                return Metrics(found, total=page.total, complete=page.complete)
 
     def latest_metrics(self, job: str) -> tuple[Metric, ...]:
         """Return the newest value of every metric of every replica."""
-        return self._exchange.ask(tuple[Metric, ...], "GET", self._job(job, "metrics"), query_of(latest=True))
+        return self._exchange.ask(MetricPage, "GET", self._job(job, "metrics"), query_of(latest=True)).metrics
 
     def explain(self, job: str) -> Explanation:
         """Say why a job waits for machines."""

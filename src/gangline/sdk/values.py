@@ -1,11 +1,29 @@
 """What the client puts together from several answers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
-from gangline.model import Job, Node, NodeUsage, ReplicaUsage
+from gangline.model import Job, Metric, Node, NodeUsage, ReplicaUsage
 
 CODE_PREFIX = "sha256:"
 """How a job names code that the service has; anything else is a directory of the client."""
+
+
+class Metrics(tuple[Metric, ...]):
+    """Reported numbers, oldest first; ``total`` is how many there are, of which some may have been thinned out.
+
+    ``complete`` is False where the service has given up values that were older than these.
+    """
+
+    total: int
+    complete: bool
+
+    def __new__(cls, metrics: Iterable[Metric] = (), *, total: int | None = None, complete: bool = True) -> Self:
+        """Return the numbers."""
+        made = super().__new__(cls, metrics)
+        made.total, made.complete = len(made) if total is None else total, complete
+        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

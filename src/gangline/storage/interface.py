@@ -10,6 +10,7 @@ from typing import Protocol
 
 from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Phase, Queue, QueueName, Tenant, Timestamp
 from gangline.model.sweep import Sweep
+from gangline.storage.metrics import MetricPosition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +87,19 @@ class Store(Protocol):
         ...
 
     async def metrics(
-        self, job_id: JobId, *, name: str | None = None, since: Timestamp | None = None, limit: int = 10_000
+        self,
+        job_id: JobId,
+        *,
+        name: str | None = None,
+        since: Timestamp | None = None,
+        after: MetricPosition | None = None,
+        limit: int = 10_000,
     ) -> Sequence[Metric]:
-        """Return the job's newest ``limit`` metrics, oldest first."""
+        """Return the job's oldest ``limit`` metrics behind a position, oldest first; fewer mean that these are all."""
+        ...
+
+    async def has_all_metrics(self, job_id: JobId) -> bool:
+        """Whether no older metrics of the job were given up for newer ones; the newest of each series never are."""
         ...
 
     async def latest_metrics(self, job_ids: Sequence[JobId]) -> Sequence[Metric]:

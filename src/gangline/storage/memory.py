@@ -20,7 +20,7 @@ from gangline.storage.listing import (
     position_to_cursor,
     unknown_name,
 )
-from gangline.storage.metrics import MetricKey, SeriesKey, age_of, key_of, order_of, series_of
+from gangline.storage.metrics import MetricKey, MetricPosition, SeriesKey, age_of, key_of, page_of, series_of, start_of
 
 
 class MemoryStore:
@@ -136,16 +136,21 @@ class MemoryStore:
                 latest[series_of(metric)] = metric
 
     async def metrics(
-        self, job_id: JobId, *, name: str | None = None, since: Timestamp | None = None, limit: int = 10_000
+        self,
+        job_id: JobId,
+        *,
+        name: str | None = None,
+        since: Timestamp | None = None,
+        after: MetricPosition | None = None,
+        limit: int = 10_000,
     ) -> Sequence[Metric]:
         """Return the job's metrics; see Store."""
-        wanted = (
-            metric
-            for metric in self._metrics.get(job_id, {}).values()
-            if (name is None or metric.name == name) and (since is None or metric.at >= since)
-        )
-        oldest_first = sorted(wanted, key=order_of)
-        return tuple(oldest_first[max(0, len(oldest_first) - limit) :])
+        kept = self._metrics.get(job_id, {}).values()
+        return page_of(kept, start_of(since, after), name=name, limit=limit)
+
+    async def has_all_metrics(self, job_id: JobId) -> bool:
+        """Return True: nothing is given up; see Store."""
+        return True
 
     async def latest_metrics(self, job_ids: Sequence[JobId]) -> Sequence[Metric]:
         """Return the newest values; see Store."""

@@ -1,8 +1,13 @@
 """What makes two metrics the same and which one is newer, the same in every store."""
 
+import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from gangline.model import Metric, ReplicaId, Timestamp
+import msgspec
+
+from gangline.errors import InvalidInputError
+from gangline.model import Metric, ReplicaId, RoleName, Timestamp
 
 NO_STEP = -(2**63)
 """Stands for "no step" where steps are compared or kept in a column: before every real step."""
@@ -44,7 +49,42 @@ def key_of(metric: Metric) -> MetricKey:
     return MetricKey(series_of(metric), age_of(metric))
 
 
-def order_of(metric: Metric) -> tuple[Timestamp, str, ReplicaId, int]:
-    """Return the sort key of a job's metrics: oldest first, and the same order in every store."""
+class MetricPosition(NamedTuple):
+    """Where a metric stands among those of its job: oldest first, and the same order in every store."""
+
+    at: Timestamp
+    name: str
+    replica: ReplicaId
+    step: int
+
+
+def order_of(metric: Metric) -> MetricPosition:
+    """Return where the metric stands among those of its job."""
     at, step = age_of(metric)
-    return at, metric.name, metric.replica, step
+    return MetricPosition(at, metric.name, metric.replica, step)
+
+
+def start_of(since: Timestamp | None, after: MetricPosition | None) -> MetricPosition:
+    """Return behind which position a page begins: not before a time, and behind what was read before."""
+    first = MetricPosition(Timestamp(-math.inf if since is None else since), "", ReplicaId(RoleName(""), 0), NO_STEP)
+    return first if after is None else max(first, after)
+
+
+def page_of(metrics: Iterable[Metric], start: MetricPosition, *, name: str | None, limit: int) -> tuple[Metric, ...]:
+    """Choose a page among all metrics of a job, for stores that hold them in memory."""
+    wanted = (metric for metric in metrics if name in (None, metric.name) and order_of(metric) > start)
+    return tuple(sorted(wanted, key=order_of)[:limit])
+
+
+def position_to_cursor(position: MetricPosition) -> str:
+    """Write where the next page begins, for a client to hand back."""
+    return msgspec.json.encode(position).decode()
+
+
+def cursor_to_position(cursor: str) -> MetricPosition:
+    """Read a cursor; raises InvalidInputError for what is none."""
+    try:
+        return msgspec.json.decode(cursor, type=MetricPosition)
+    except msgspec.DecodeError as error:
+        expected = "the 'next' of the page before"
+        raise InvalidInputError(f"'{cursor}' is not understood", field="after", expected=expected) from error

@@ -4,10 +4,12 @@ A transport proves itself with a subclass of ``ClientSuite`` whose fixture ``cli
 service with the local engine. Nothing here knows how requests travel.
 """
 
+import os
 import secrets
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +49,12 @@ class ClientSuite:
 
     def test_a_job_runs_to_its_end_and_leaves_its_output(self, client: Client, name: str) -> None:
         """The thin path: submit, wait, read."""
-        submitted = client.submit(make_command(name, "sh", "-c", "echo out; echo err >&2"))
+        spec = replace(make_command(name, "sh", "-c", "echo out; echo err >&2"), env={"PATH": os.environ["PATH"]})
+        submitted = client.submit(spec)  # with a PATH of its own, it sees no environment of the client's
         assert submitted.name == name
         done = client.wait(name, timeout=PATIENCE_SECONDS)
         assert (done.phase, done.exit_code) == (Phase.COMPLETED, 0)
-        assert client.get(submitted.id).spec == make_command(name, "sh", "-c", "echo out; echo err >&2")
+        assert client.get(submitted.id).spec == spec
         lines = {(line.text, line.stream, str(line.replica)) for line in client.logs(name)}
         assert lines == {("out", "stdout", "worker-0"), ("err", "stderr", "worker-0")}
 

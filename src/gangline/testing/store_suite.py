@@ -40,6 +40,7 @@ from gangline.model import (
     Toleration,
 )
 from gangline.storage.interface import JobQuery, Store
+from gangline.storage.metrics import order_of
 from gangline.testing.builders import START, make_job, make_role, make_running_job, make_spec
 
 WORKER_0 = ReplicaId(RoleName("worker"), 0)
@@ -328,12 +329,29 @@ class StoreSuite:
         losses = [make_metric(step=step, at=step) for step in range(6)]
         await store.add_metrics([*losses, make_metric(name="accuracy", at=9)])
         assert await store.metrics(JobId("job-1"), name="loss") == tuple(losses)
-        assert await store.metrics(JobId("job-1"), name="loss", limit=2) == tuple(losses[4:])
+        assert await store.metrics(JobId("job-1"), name="loss", limit=2) == tuple(losses[:2])
         assert await store.metrics(JobId("job-1"), name="loss", since=Timestamp(3)) == tuple(losses[3:])
         assert [metric.name for metric in await store.metrics(JobId("job-1"), since=Timestamp(5))] == [
             "loss",
             "accuracy",
         ]
+
+    async def test_metrics_are_read_page_by_page_in_one_order(self, store: Store) -> None:
+        """A page goes on behind the last metric of the one before, however many share its time."""
+        await store.create(make_job(job_id="job-1"))
+        metrics = [
+            make_metric(name=name, replica=ReplicaId(RoleName(role), index), step=step, at=at)
+            for at in (1, 2)
+            for name in ("accuracy", "loss")
+            for role, index in (("chief", 0), ("worker", 2), ("worker", 10))
+            for step in (None, 0, 1)
+        ]
+        await store.add_metrics(metrics[::-1])
+        found: list[Metric] = []
+        while page := await store.metrics(JobId("job-1"), after=order_of(found[-1]) if found else None, limit=5):
+            found += page
+        assert found == metrics
+        assert await store.has_all_metrics(JobId("job-1"))
 
     async def test_repeated_metric_is_kept_once(self, store: Store) -> None:
         """With a step and without; within a batch and across batches."""

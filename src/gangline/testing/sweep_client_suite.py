@@ -1,6 +1,8 @@
 """What every client must do with sweeps, as tests; a companion of ``client_suite`` with the same fixtures."""
 
+import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +37,9 @@ class SweepClientSuite:
 
     def test_a_grid_runs_to_its_end_and_keeps_its_results(self, client: Client, name: str) -> None:
         """Every trial is a job like any other."""
-        spec = make_grid(name, parallelism=2)
+        grid = make_grid(name, parallelism=2)
+        # With a PATH of its own, it sees no environment of the client's.
+        spec = replace(grid, template=replace(grid.template, env={"PATH": os.environ["PATH"]}))
         submitted = client.sweeps.submit(spec)
         assert (submitted.name, submitted.spec) == (name, spec)
         done = client.sweeps.wait(name, timeout=PATIENCE_SECONDS)

@@ -1,6 +1,7 @@
 """What is held and kept of the numbers that jobs report."""
 
 import base64
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -59,6 +60,27 @@ async def test_only_the_newest_are_held_however_many_come(
     held = await keeper.of(JOB)
     assert len(held) <= 20
     assert held[-1].step == 999
+    await keeper.close()
+
+
+async def test_that_older_ones_are_gone_is_known_and_the_newest_of_each_series_never_are(
+    keeper: MetricKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "_MOST_METRICS", 10)
+    (once,) = losses(0, 1)
+    once = replace(once, name="accuracy")
+    await keeper.add([once, *losses(1, 9)])
+    await keeper.rest(JOB)
+    assert await keeper.has_all(JOB)
+    await keeper.add(losses(10, 5))
+    await keeper.rest(JOB)
+    assert not await keeper.has_all(JOB)
+    await keeper.add(losses(15, 100))
+    assert not await keeper.has_all(JOB)
+    for _ in range(2):
+        assert [metric.name for metric in await keeper.latest([JOB])] == ["accuracy", "loss"]
+        await keeper.rest(JOB)
+    assert [metric.step for metric in await keeper.of(JOB)] == [0, *range(105, 115)]
     await keeper.close()
 
 

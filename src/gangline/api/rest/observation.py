@@ -43,14 +43,26 @@ async def logs(request: web.Request) -> web.StreamResponse:
 
 
 async def metrics(request: web.Request) -> web.Response:
-    """Return what the job reported; ``latest`` asks for the newest value of each metric alone."""
-    parameters = Parameters(request, ("name", "since", "latest"))
+    """Return what the job reported, page by page.
+
+    ``latest`` asks for the newest value of each metric alone, ``points`` for so few of each that they draw its curve.
+    """
+    parameters = Parameters(request, ("name", "since", "latest", "points", "after", "limit"))
     desk, tenant, reference = desk_of(request), tenant_of(request), reference_of(request)
+    name, since = parameters.text("name"), parameters.time("since")
     if parameters.truth("latest"):
         found = await operations.latest_metrics(desk, tenant, reference)
+    elif points := parameters.number("points", least=1, most=operations.MOST_METRICS):
+        found = await operations.thinned_metrics(desk, tenant, reference, name=name, since=since, points=points)
     else:
         found = await operations.metrics(
-            desk, tenant, reference, name=parameters.text("name"), since=parameters.time("since")
+            desk,
+            tenant,
+            reference,
+            name=name,
+            since=since,
+            after=parameters.text("after"),
+            limit=parameters.number("limit", least=1, most=operations.MOST_METRICS) or operations.MOST_METRICS,
         )
     return json_answer(found)
 

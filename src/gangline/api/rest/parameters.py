@@ -49,22 +49,23 @@ class Parameters:
             return value
 
         expected = f"a whole number of {least} or more" if most is None else f"a whole number from {least} to {most}"
-        return self._read(name, read, expected)
+        return self.parsed(name, read, expected)
 
     def truth(self, name: str) -> bool:
         """Return whether a switch is on; it is off unless given."""
-        return self._read(name, lambda text: _TRUTH[text.lower()], "true or false") or False
+        return self.parsed(name, lambda text: _TRUTH[text.lower()], "true or false") or False
 
     def time(self, name: str) -> Timestamp | None:
         """Return a time, given as ISO 8601 (UTC unless it says otherwise)."""
-        return self._read(name, _timestamp, "a time such as 2030-01-31T12:00:00Z")
+        return self.parsed(name, _timestamp, "a time such as 2030-01-31T12:00:00Z")
 
     def phases(self, name: str) -> frozenset[Phase] | None:
         """Return phases, repeated or separated by commas."""
         words = [word for text in self.texts(name) for word in text.split(",")]
         return frozenset(_phase(name, word) for word in words) if words else None
 
-    def _read(self, name: str, read: Callable[[str], T], expected: str) -> T | None:
+    def parsed(self, name: str, read: Callable[[str], T], expected: str) -> T | None:
+        """Return what ``read`` makes of a parameter; its ValueError is a refusal that says what is expected."""
         text = self._query.get(name)
         if text is None:
             return None

@@ -6,12 +6,13 @@ import click
 
 from gangline.cli import terminal, words
 from gangline.cli.connection import connect
-from gangline.cli.curves import curve_of
+from gangline.cli.curves import PLOTTED_POINTS, curve_of
 from gangline.cli.documents import json_text, yaml_text
-from gangline.cli.metric_table import print_metrics
+from gangline.cli.metric_table import print_metrics, tell_of_missing
 from gangline.cli.options import Output, job_argument, output_option, tenant_option
 from gangline.cli.terminal_plot import draw
 from gangline.model import Metric, Timestamp
+from gangline.sdk import Metrics
 
 
 @click.command("metrics")
@@ -39,9 +40,10 @@ def command(
     start = None if since is None else Timestamp(terminal.now() - words.read_duration(since, "--since"))
     client = connect(ctx, tenant=tenant)
     if latest:
-        found = tuple(metric for metric in client.latest_metrics(job) if name in (None, metric.name))
+        found = Metrics(metric for metric in client.latest_metrics(job) if name in (None, metric.name))
     else:
-        found = client.metrics(job, name=name, since=start)
+        found = client.metrics(job, name=name, since=start, points=PLOTTED_POINTS if plotted else None)
+    tell_of_missing(found)
     if not found and (plotted or output == Output.TABLE):
         terminal.say(f"{job} has reported no numbers" + (f" named '{name}'" if name else "") + " yet")
     elif plotted:

@@ -8,9 +8,10 @@ import click
 
 from gangline.cli import table, terminal, words
 from gangline.cli.connection import chosen_settings, connect, spoken
-from gangline.cli.curves import Against, Curve, curve_of
+from gangline.cli.curves import PLOTTED_POINTS, Against, Curve, curve_of
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.job_sources import here
+from gangline.cli.metric_table import tell_of_missing
 from gangline.cli.options import Output, complete_files, output_option, tenant_option
 from gangline.cli.sweep_following import finish_sweep, follow_sweep
 from gangline.cli.sweep_table import (
@@ -24,7 +25,7 @@ from gangline.dialects.native import sweep_to_plain
 from gangline.errors import InvalidInputError
 from gangline.model import DEFAULT_TENANT, Tenant
 from gangline.model.sweep import SweepSpec
-from gangline.sdk import Client, SweepStatus
+from gangline.sdk import Client, Metrics, SweepStatus
 from gangline.sdk.loading import load_sweep, parse_sweep
 
 _documents = output_option(Output.TABLE, Output.JSON, Output.YAML)
@@ -211,14 +212,22 @@ def _metric(sweep: SweepStatus, given: str | None) -> str:
 
 def _curves(client: Client, sweep: SweepStatus, name: str, against: Against) -> list[Curve]:
     """One curve for each trial: what its lead reported, or else the first replica that reported anything."""
-    curves = []
+    curves, read = [], list[Metrics]()
     for trial in sweep.trials:
-        metrics = client.metrics(trial.job_id, name=name)
+        metrics = client.metrics(trial.job_id, name=name, points=PLOTTED_POINTS)
+        read.append(metrics)
         replicas = sorted({metric.replica for metric in metrics})
         lead = [replica for replica in replicas if replica.role == sweep.spec.template.lead_role]
         chosen = (*lead, *replicas)[:1]
         kept = [metric for metric in metrics if metric.replica in chosen]
         curves.append(curve_of(f"{trial.job} {values_text(trial)}", kept, against, trial.started_at))
+    tell_of_missing(
+        Metrics(
+            (metric for metrics in read for metric in metrics),
+            total=sum(metrics.total for metrics in read),
+            complete=all(metrics.complete for metrics in read),
+        )
+    )
     return curves
 
 

@@ -49,6 +49,7 @@ from gangline.storage.listing import (
     position_to_cursor,
     unknown_name,
 )
+from gangline.storage.metrics import MetricPosition, page_of, start_of
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
@@ -296,17 +297,24 @@ class KubernetesStore:
             raise StorageError(f"metrics cannot be kept: {error}") from error
 
     async def metrics(
-        self, job_id: JobId, *, name: str | None = None, since: Timestamp | None = None, limit: int = 10_000
+        self,
+        job_id: JobId,
+        *,
+        name: str | None = None,
+        since: Timestamp | None = None,
+        after: MetricPosition | None = None,
+        limit: int = 10_000,
     ) -> Sequence[Metric]:
         """Return the job's metrics; see Store."""
         if job_id not in self._objects.known:
             await self._objects.find(job_id)
-        wanted = [
-            metric
-            for metric in await self._metrics.of(job_id)
-            if (name is None or metric.name == name) and (since is None or metric.at >= since)
-        ]
-        return tuple(wanted[max(0, len(wanted) - limit) :])
+        return page_of(await self._metrics.of(job_id), start_of(since, after), name=name, limit=limit)
+
+    async def has_all_metrics(self, job_id: JobId) -> bool:
+        """Whether the object that keeps them was never too small for them; see Store."""
+        if job_id not in self._objects.known:
+            await self._objects.find(job_id)
+        return await self._metrics.has_all(job_id)
 
     async def latest_metrics(self, job_ids: Sequence[JobId]) -> Sequence[Metric]:
         """Return the newest values; see Store."""

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from gangline.model import JobId, Metric, ReplicaId, Timestamp
-from gangline.storage.metrics import NO_STEP, SeriesKey, age_of, series_of
+from gangline.model import JobId, Metric, ReplicaId
+from gangline.storage.metrics import NO_STEP, MetricPosition, SeriesKey, age_of, series_of
 from gangline.storage.sql.database import Parameter, Row, Session
 
 Item = TypeVar("Item")
@@ -39,19 +39,15 @@ def add(session: Session, metrics: Sequence[Metric]) -> None:
     )
 
 
-def read(session: Session, job_id: JobId, name: str | None, since: Timestamp | None, limit: int) -> tuple[Metric, ...]:
-    """Read the newest metrics of a job, oldest first."""
-    conditions, parameters = ["job_id = ?"], [job_id, *(value for value in (name, since) if value is not None), limit]
-    if name is not None:
-        conditions.append("name = ?")
-    if since is not None:
-        conditions.append("at >= ?")
+def read(session: Session, job_id: JobId, start: MetricPosition, name: str | None, limit: int) -> tuple[Metric, ...]:
+    """Read the oldest metrics of a job behind a position, in the order of the primary key."""
+    at, metric, replica, step = start
     rows = session.query(
-        f"SELECT {_COLUMNS} FROM metrics WHERE {' AND '.join(conditions)} "
-        "ORDER BY at DESC, name DESC, role DESC, replica DESC, step DESC LIMIT ?",
-        parameters,
+        f"SELECT {_COLUMNS} FROM metrics WHERE job_id = ? AND (at, name, role, replica, step) > (?, ?, ?, ?, ?) "
+        f"{'' if name is None else 'AND name = ? '}ORDER BY at, name, role, replica, step LIMIT ?",
+        [job_id, at, metric, replica.role, replica.index, step, *(() if name is None else (name,)), limit],
     )
-    return tuple(_metric(row) for row in reversed(rows))
+    return tuple(_metric(row) for row in rows)
 
 
 def latest(session: Session, job_ids: Sequence[JobId]) -> tuple[Metric, ...]:

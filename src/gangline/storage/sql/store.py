@@ -6,6 +6,7 @@ from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Queue, Te
 from gangline.model.queue import ROOT_QUEUE
 from gangline.model.sweep import Sweep
 from gangline.storage.interface import JobQuery, Store
+from gangline.storage.metrics import MetricPosition, start_of
 from gangline.storage.sql import jobs as job_rows
 from gangline.storage.sql import metrics as metric_rows
 from gangline.storage.sql import queues as queue_rows
@@ -77,10 +78,20 @@ class SqlStore:
         await self._threads.write(metric_rows.add, metrics)
 
     async def metrics(
-        self, job_id: JobId, *, name: str | None = None, since: Timestamp | None = None, limit: int = 10_000
+        self,
+        job_id: JobId,
+        *,
+        name: str | None = None,
+        since: Timestamp | None = None,
+        after: MetricPosition | None = None,
+        limit: int = 10_000,
     ) -> Sequence[Metric]:
         """Return the job's metrics; see Store."""
-        return await self._threads.read(metric_rows.read, job_id, name, since, limit)
+        return await self._threads.read(metric_rows.read, job_id, start_of(since, after), name, limit)
+
+    async def has_all_metrics(self, job_id: JobId) -> bool:
+        """Return True: nothing is given up; see Store."""
+        return True
 
     async def latest_metrics(self, job_ids: Sequence[JobId]) -> Sequence[Metric]:
         """Return the newest values; see Store."""
