@@ -109,6 +109,9 @@ EVENTS: dict[str, e.Event] = {
     "backoff": e.BackoffElapsed(job_id=JobId("job-1"), at=Timestamp(START + 100)),
     "checkpoint": e.CheckpointSaved(job_id=JobId("job-1"), at=Timestamp(START + 100)),
     "download": e.DownloadStarted(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1),
+    "delayed": e.ReplicaDelayed(
+        job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, replica=worker(), message="full"
+    ),
     "started": e.ReplicaStarted(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, replica=worker()),
     "exit 0": e.ReplicaExited(
         job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, replica=worker(), exit_code=0
@@ -146,6 +149,7 @@ WANT: dict[str, str] = {
     "backoff":  ".        .        .       .       .        . . . .      .       .        .",
     "checkpoint": ".      .        .       .       .        . . . .      .       .        .",
     "download": ".        DOWNLOAD .       .       .        . . . .      .       .        .",
+    "delayed":  ".        .        .       .       .        . . . .      .       .        .",
     "started":  ".        PROCESS  PROCESS .       .        . . . .      .       .        .",
     "exit 0":   ".        STORING  STORING STORING .        . . . .      .       .        .",
     "exit 1":   ".        RESTART  RESTART RESTART .        . . . .      .       .        .",
@@ -235,6 +239,15 @@ def test_a_failing_gang_is_retried_with_growing_pauses_until_its_budget_is_spent
     assert (job.attempt, job.failures, job.exit_code) == (3, 3, 7)
     assert job.reason == "ReplicaFailed"
     assert job.message == "failed 3 times, policy.max_attempts is 3: worker-0 exited with 7"
+
+
+def test_a_replica_that_cannot_start_yet_says_why_until_it_does() -> None:
+    job = step(make_job(), placed(make_job()))
+    delayed = e.ReplicaDelayed(job_id=job.id, at=Timestamp(START), attempt=1, replica=worker(), message="full")
+    job = step(job, delayed)
+    assert (job.phase, job.replicas[0].message) == (P.STARTING, "full")
+    started = e.ReplicaStarted(job_id=job.id, at=Timestamp(START), attempt=1, replica=worker())
+    assert step(job, started).replicas[0].message == ""
 
 
 def test_a_loss_restarts_the_gang_and_costs_no_attempt() -> None:

@@ -112,6 +112,15 @@ class DownloadStarted(GangEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDelayed(GangEvent):
+    """A replica could not start yet, for a reason that should pass; the engine tries again in the same place."""
+
+    replica: ReplicaId
+    message: str
+    incarnation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStarted(GangEvent):
     """A replica's process runs."""
 

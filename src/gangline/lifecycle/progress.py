@@ -11,6 +11,7 @@ from gangline.lifecycle.events import (
     GangFailed,
     GangStopped,
     OutputsStored,
+    ReplicaDelayed,
     ReplicaExited,
     ReplicaLost,
     ReplicaStarted,
@@ -36,7 +37,16 @@ def replica_started(job: Job, event: ReplicaStarted) -> Outcome:
     status = _speaks_of(job, event.replica, event.incarnation)
     if status is None or status.state is not ReplicaState.PENDING:
         return ignore(job, event)
-    return Outcome(_ready(_with(job, replace(status, state=ReplicaState.RUNNING, started_at=event.at)), event))
+    running = replace(status, state=ReplicaState.RUNNING, started_at=event.at, message="")
+    return Outcome(_ready(_with(job, running), event))
+
+
+def replica_delayed(job: Job, event: ReplicaDelayed) -> Outcome:
+    """It goes on waiting for its start; people can read what for."""
+    status = _speaks_of(job, event.replica, event.incarnation)
+    if status is None or status.state is not ReplicaState.PENDING or status.message == event.message:
+        return ignore(job, event)
+    return Outcome(_with(job, replace(status, message=event.message)))
 
 
 def checkpointed(job: Job, event: CheckpointSaved) -> Outcome:

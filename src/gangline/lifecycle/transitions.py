@@ -28,6 +28,7 @@ from gangline.lifecycle.events import (
     GangStopped,
     HaltRequested,
     OutputsStored,
+    ReplicaDelayed,
     ReplicaExited,
     ReplicaLost,
     ReplicaStarted,
@@ -51,6 +52,7 @@ def _rows(handler: Handler, phases: Iterable[Phase], *events: type[Event]) -> di
 _NEWS = (
     CheckpointSaved,
     DownloadStarted,
+    ReplicaDelayed,
     ReplicaStarted,
     ReplicaExited,
     ReplicaLost,
@@ -84,6 +86,7 @@ TRANSITIONS: Mapping[tuple[Phase, type[Event]], Handler] = {
     # What engines report.
     (Phase.STARTING, DownloadStarted): progress.download,
     **_rows(progress.checkpointed, _LAUNCHED | {Phase.HALTING}, CheckpointSaved),
+    **_rows(progress.replica_delayed, _LAUNCHED, ReplicaDelayed),
     **_rows(progress.replica_started, _LAUNCHED, ReplicaStarted),
     **_rows(progress.replica_exited, _LAUNCHED, ReplicaExited),
     **_rows(progress.note_exit, _ENDING, ReplicaExited),

@@ -9,7 +9,7 @@ import pytest
 from gangline.engines.kubernetes import KubernetesEngine
 from gangline.engines.kubernetes.readmission import pause_before
 from gangline.kube import NODES, PODS, PRIORITY_CLASSES, ForbiddenError, Resource
-from gangline.lifecycle.events import GangStopped, ReplicaLost, ReplicaStarted
+from gangline.lifecycle.events import GangStopped, ReplicaDelayed, ReplicaLost, ReplicaStarted
 from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, Resources
 from gangline.testing.builders import FakeClock, make_role, make_spec
 from gangline.testing.engine_suite import NewsReader
@@ -82,6 +82,8 @@ async def test_a_pod_that_its_node_has_no_room_for_yet_is_created_again_in_its_p
     assert {pod["spec"]["nodeName"] for pod in cluster.pods().values()} == {"node-0"}
     assert (await engine.nodes())[0].foreign.cpu_millis == 0
     assert not news.of(ReplicaLost)
+    (delayed,) = news.of(ReplicaDelayed)
+    assert delayed.message == "node-0 still has to release what another pod held there: full"
     await news.close()
 
 

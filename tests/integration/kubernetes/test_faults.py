@@ -10,9 +10,12 @@ from contextlib import contextmanager
 import pytest
 
 from gangline.kube import NODES, PODS, KubeError
-from gangline.model import Phase, Policy, Resources
+from gangline.model import Phase, Policy, ReplicaState, Resources, Restart
+from gangline.testing.cluster.build import binaries_folder
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.world import SERVE, World, eventually, shell
+
+RUNNING = ReplicaState.RUNNING
 
 pytestmark = [pytest.mark.alone, pytest.mark.parametrize("world", ["kubernetes"], indirect=True)]
 
@@ -36,6 +39,19 @@ async def test_a_pod_deleted_by_hand_restarts_the_gang_without_costing_an_attemp
     assert Counter(pod.metadata.labels["gangline.dev/attempt"] for pod in await world.pods()) == {"2": 2}
 
 
+async def test_a_pod_deleted_by_hand_restarts_its_replica_alone_where_the_job_asks_for_that(world: World) -> None:
+    policy = Policy(grace_seconds=2.0, backoff_seconds=0.1, restart=Restart.REPLICA)
+    job_id = await world.submit(shell(SERVE, replicas=2), policy=policy)
+    await world.phase(job_id, Phase.PROCESSING)
+    victim, other = await world.pods()
+    await world.client.delete(PODS, victim.metadata.name, namespace=world.namespace)
+    job = await world.until(
+        job_id, lambda job: job.replica_restarts == 1 and all(each.state is RUNNING for each in job.replicas)
+    )
+    assert (job.attempt, job.phase, sorted(each.incarnation for each in job.replicas)) == (1, Phase.PROCESSING, [0, 1])
+    assert other.metadata.uid in {pod.metadata.uid for pod in await world.pods()}
+
+
 async def test_an_elastic_role_lives_on_without_the_lost_replica(world: World) -> None:
     job_id = await world.submit(shell(SERVE, "chief"), shell(SERVE, "worker", replicas=2, minimum=1, maximum=2))
     await world.phase(job_id, Phase.PROCESSING)
@@ -46,6 +62,27 @@ async def test_an_elastic_role_lives_on_without_the_lost_replica(world: World) -
         job_id, lambda job: job.incarnations == 1 and all(status.started_at for status in job.replicas)
     )
     assert (job.attempt, len(job.replicas)) == (1, 3)
+
+
+async def test_a_node_is_drained_of_a_job_which_goes_on_elsewhere(
+    world: World, kubernetes_cluster: ClusterUnderTest
+) -> None:
+    policy = Policy(grace_seconds=2.0, backoff_seconds=0.1, restart=Restart.REPLICA)
+    job_id = await world.submit(shell(SERVE), policy=policy)
+    job = await world.phase(job_id, Phase.PROCESSING)
+    node = job.replicas[0].node
+    kubectl = [str(binaries_folder() / "kubectl"), f"--kubeconfig={kubernetes_cluster.kubeconfig}"]
+    # No --force, which a drain asks for where nobody would replace what it evicts.
+    drain = [*kubectl, "drain", node, f"--pod-selector=gangline.dev/controller={world.namespace}", "--timeout=60s"]
+    try:
+        process = await asyncio.create_subprocess_exec(*drain, stderr=asyncio.subprocess.PIPE)
+        _, errors = await process.communicate()
+        assert process.returncode == 0, errors
+        job = await world.until(job_id, lambda job: job.attempt == 2 and job.phase is Phase.PROCESSING)
+        assert job.replicas[0].node != node
+    finally:
+        process = await asyncio.create_subprocess_exec(*kubectl, "uncordon", node)
+        await process.wait()
 
 
 async def test_a_worker_out_of_memory_says_so(world: World) -> None:

@@ -11,7 +11,7 @@ from gangline.cli.jobs import reason_text
 from gangline.cli.options import Output, job_argument, output_option, tenant_option
 from gangline.cli.outlook import moment_text, state_of
 from gangline.errors import ConflictError, PermissionDeniedError
-from gangline.model import Job
+from gangline.model import Job, ReplicaState
 from gangline.sdk import Client, Explanation
 from gangline.settings import Settings
 
@@ -50,7 +50,8 @@ def _explained(client: Client, reference: str) -> tuple[Job, Explanation]:
         except ConflictError:
             job = client.get(job.id)
     not_waiting = f"{job.name} does not wait for machines: it is {job.phase} ({reason_text(job)})."
-    return job, Explanation(sentences=(not_waiting,))
+    delayed = (status for status in job.replicas if status.state is ReplicaState.PENDING and status.message)
+    return job, Explanation(sentences=(not_waiting, *(f"{status.id} waits: {status.message}." for status in delayed)))
 
 
 def _with_forecast(client: Client, job: Job, why: Explanation) -> Explanation:

@@ -122,7 +122,9 @@ class KubernetesEngine:
             remover=self._remover,
             binder=binder,
             listener=Listener(self._client, self._errands, report=tell, concurrency=concurrency),
-            readmission=Readmission(self.view, self._remover, self._errands, run=self._run_again),
+            readmission=Readmission(
+                self.view, self._remover, self._errands, run=self._run_again, tell=tell, clock=clock
+            ),
             clock=clock,
         )
         self._orders = Orders(

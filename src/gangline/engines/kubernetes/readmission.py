@@ -15,6 +15,8 @@ from gangline.engines.kubernetes.refusals import is_passing_refusal
 from gangline.engines.kubernetes.removal import Remover
 from gangline.engines.kubernetes.watch import ClusterView
 from gangline.kube import Pod
+from gangline.lifecycle.events import ReplicaDelayed
+from gangline.model import Clock
 
 _PAUSES_SECONDS = (1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 3.0)
 
@@ -38,11 +40,15 @@ class Readmission:
         errands: Errands,
         *,
         run: Callable[[GangState], Awaitable[None]],
+        tell: Callable[[ReplicaDelayed], None],
+        clock: Clock,
     ) -> None:
         self._view = view
         self._remover = remover
         self._errands = errands
         self._run = run
+        self._tell = tell
+        self._clock = clock
 
     def takes(self, state: GangState, key: ReplicaKey, pod: Pod, *, gone: bool) -> bool:
         """Whether a refused pod will be created again, or has been: nothing need be told of it then."""
@@ -61,6 +67,16 @@ class Readmission:
         # As if it had never been created: whichever order comes first once it is gone creates it again.
         state.created.discard(key)
         state.seen.discard(key)
+        self._tell(
+            ReplicaDelayed(
+                job_id=key.gang_id.job_id,
+                at=self._clock.now(),
+                attempt=key.gang_id.attempt,
+                replica=key.replica,
+                incarnation=key.incarnation,
+                message=f"{pod.spec.node_name} still has to release what another pod held there: {pod.status.message}",
+            )
+        )
         self._errands.spawn(self._again(state, key, pod, pause), name=f"create {pod.metadata.name} again")
         return True
 
