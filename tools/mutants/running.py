@@ -41,10 +41,14 @@ class Reach:
     seconds: Mapping[str, float]
 
     def near(self, file: str, line: int, budget: float) -> list[str]:
-        """Return the tests for a line: those that run it, then others of its file, within so many seconds."""
+        """Return the tests for a line: those that run it, then others of its file, within so many seconds.
+
+        A file that is only ever run by being imported (declarations) may be noticed by any test.
+        """
         lines = self.lines.get(file, {})
         direct = list(lines.get(line, ()))
-        others = {test for tests in lines.values() for test in tests} - set(direct)
+        others = {test for tests in lines.values() for test in tests} or set(self.seconds)
+        others -= set(direct)
         chosen, spent = [], 0.0
         for test in (*sorted(direct, key=self.seconds.__getitem__), *sorted(others, key=self.seconds.__getitem__)):
             spent += self.seconds[test]
