@@ -51,3 +51,22 @@ def test_jobs_are_stopped_and_deleted_on_a_full_disk_also_after_a_restart(disk: 
         assert client.wait("after").phase is Phase.COMPLETED
         for name in ("quick", "after"):
             client.delete(name)
+
+
+@pytest.mark.parametrize("size", ["3m", "20m"])
+def test_jobs_are_ended_on_a_small_disk_that_is_full(tmp_path: Path, size: str) -> None:
+    names = ("cancelled", "halted", "deleted")
+    with small_disk(tmp_path / "disk", size) as disk, service_at(disk / "home") as client:
+        for name in names:
+            client.submit(make_command(name, "sleep", "1000"))
+        for name in names:
+            client.wait(name, phases=[Phase.PROCESSING])
+        fill(disk)
+        client.cancel("cancelled")
+        client.halt("halted")
+        client.delete("deleted")
+        assert client.wait("cancelled").phase is Phase.CANCELLED
+        assert client.wait("halted", phases=[Phase.HALTED]).phase is Phase.HALTED
+        assert {job.name for job in client.list()} <= {"cancelled", "halted"}
+        for name in ("cancelled", "halted"):
+            client.delete(name)

@@ -5,9 +5,11 @@ import os
 import time
 from pathlib import Path
 
-_BYTES = 8 << 20
-_PLENTY = 8
-"""Room is set aside again when the disk has this many times as much left, so that it takes nobody's last."""
+_MOST_BYTES = 8 << 20
+_LEAST_BYTES = 256 << 10
+"""Enough to end a few jobs; less would be of no use."""
+_SHARE = 8
+"""One part in so many of what the disk has left is set aside, so that it takes nobody's last."""
 _RETRY_SECONDS = 30.0
 
 
@@ -20,16 +22,17 @@ class Reserve:
         self._tried_at = -_RETRY_SECONDS
 
     def keep(self) -> bool:
-        """Set the room aside if it is not, and if the disk has plenty; True if that was done now."""
+        """Set the room aside if it is not, and if the disk has enough; True if that was done now."""
         now = time.monotonic()
         if self._kept or now - self._tried_at < _RETRY_SECONDS:
             return False
         self._tried_at = now
         with contextlib.suppress(OSError):
             disk = os.statvfs(self._path.parent)
-            if disk.f_bavail * disk.f_frsize >= _PLENTY * _BYTES:
+            size = min(disk.f_bavail * disk.f_frsize // _SHARE, _MOST_BYTES)
+            if size >= _LEAST_BYTES:
                 with self._path.open("wb") as file:
-                    os.posix_fallocate(file.fileno(), 0, _BYTES)
+                    os.posix_fallocate(file.fileno(), 0, size)
                 self._kept = True
         return self._kept
 
