@@ -1,6 +1,6 @@
 """How fast the parameter server is, beside what its transport can do at all, measured in the same run.
 
-    python bench/ps_throughput.py [--megabytes 100] [--seconds 3]
+    [GANGLINE_ENCRYPT=1] python bench/ps_throughput.py [--megabytes 100] [--seconds 3]
 
 Large model: push + apply (SGD) + pull by one worker of one server, over shared memory and over loopback TCP. The raw
 limit moves the same bytes between two processes the same way and does nothing with them; over shared memory it copies
@@ -16,6 +16,7 @@ import mmap
 import multiprocessing
 import os
 import socket
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,11 +25,23 @@ import numpy as np
 
 from gangline import ps, runtime
 from gangline.ps import messages as m
+from gangline.ps.authentication import Credentials
 from gangline.ps.link import RemoteLink
 from gangline.ps.server import Server
 
 # Forked before any thread exists; the children inherit the loaded modules and start at once.
 context = multiprocessing.get_context("fork")
+
+
+secret_file = tempfile.NamedTemporaryFile(prefix="ps-bench-")  # noqa: SIM115  # for as long as this program runs
+secret_file.write(os.urandom(32).hex().encode())
+secret_file.flush()
+# Here and not in `replica` alone: processes that a benchmark starts find it too.
+os.environ["GANGLINE_SECRET_FILE"] = secret_file.name
+
+
+def credentials():
+    return Credentials.of(runtime.current())
 
 
 def free_address():
@@ -38,7 +51,9 @@ def free_address():
 
 
 def serve(address, servers, ready):
-    server = Server(address, servers=servers, settings=ps.Settings(), job="bench", directory=None)
+    server = Server(
+        address, servers=servers, settings=ps.Settings(), job="bench", directory=None, credentials=credentials()
+    )
     ready.set()
     server.run(runtime.stopping)
 
@@ -63,6 +78,7 @@ def servers(number):
 
 def replica(addresses, index=0):
     return runtime.current({
+        "GANGLINE_SECRET_FILE": secret_file.name, "GANGLINE_ENCRYPT": os.environ.get("GANGLINE_ENCRYPT", "0"),
         "GANGLINE_ROLE": "worker", "GANGLINE_INDEX": str(index), "GANGLINE_JOB_ID": "bench",
         "GANGLINE_CLUSTER": json.dumps({"ps": list(addresses)}),
     })  # fmt: skip
@@ -152,7 +168,7 @@ def raw_shared_seconds(nbytes, rounds):
 
 def small_client(address, number, seconds, depth, total):
     """Push and pull one 4 KB block, `depth` requests under way at a time."""
-    link = RemoteLink(address, job="bench", sender=f"client-{number}")
+    link = RemoteLink(address, job="bench", sender=f"client-{number}", credentials=credentials())
     payload = memoryview(np.zeros(1024, np.float32)).cast("B")
     target = memoryview(bytearray(4096))
     sequence = done = 0

@@ -4,6 +4,7 @@ To accept a change, delete the file and run the test twice: the first run writes
 a change without looking at it.
 """
 
+import base64
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from gangline.engines.kubernetes.manifests import (
     gang_to_hosts,
     gang_to_network_policy,
     gang_to_pods,
+    gang_to_secret,
     gang_to_service,
 )
 from gangline.engines.kubernetes.names import Part
@@ -181,6 +183,32 @@ def test_many_addresses_stand_in_the_pods_as_a_range() -> None:
     assert len(environment["GANGLINE_CLUSTER"]) < 100
     peers = current(environment).cluster["worker"]
     assert (len(peers), peers[0]) == (500, environment["GANGLINE_ADDRESS"])
+
+
+def test_pods_of_a_job_with_parameter_servers_mount_its_secret() -> None:
+    spec = make_spec(roles=(make_role("ps"), make_role("worker", replicas=2)), image="busybox")
+    gang = gang_of(spec)
+    secret = gang_to_secret(gang, Surroundings(owner=OWNER))
+    assert secret is not None
+    name = secret["metadata"]["name"]
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == OWNER.uid
+    assert len(base64.b64decode(secret["data"]["token"])) == 64
+    assert secret != gang_to_secret(gang, Surroundings(owner=OWNER))
+
+    for pod in gang_to_pods(gang, gang.replicas, Surroundings()):
+        (container,) = pod["spec"]["containers"]
+        (volume,) = [each for each in pod["spec"]["volumes"] if each.get("secret", {}).get("secretName") == name]
+        (mount,) = [each for each in container["volumeMounts"] if each["name"] == volume["name"]]
+        path = next(each["value"] for each in container["env"] if each["name"] == "GANGLINE_SECRET_FILE")
+        assert path == f"{mount['mountPath']}/token"
+        assert mount["readOnly"]
+
+
+def test_other_jobs_have_no_secret() -> None:
+    gang = gang_of(make_spec(roles=(make_role("worker", replicas=2),), image="busybox"))
+
+    assert gang_to_secret(gang, Surroundings()) is None
+    assert "GANGLINE_SECRET_FILE" not in json.dumps(list(gang_to_pods(gang, gang.replicas, Surroundings())))
 
 
 def test_a_role_is_named_in_its_pods() -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from gangline import ps, runtime
 from gangline.ps import messages as m
+from gangline.ps.authentication import Credentials, prove
 from gangline.ps.blocks import describe, image_bytes, image_views
 from gangline.ps.link import Link, RemoteLink
 from gangline.ps.server import Server
@@ -26,8 +28,12 @@ from gangline.ps.server_group import ServerGroup
 from gangline.ps.session import Session
 from gangline.ps.shared_image import SharedImage
 from gangline.ps.wire import Buffer
+from gangline.runtime.peers import split_address
 
 JOB = "test"
+SECRET_FILE = Path(__file__).with_name("secret.txt")
+CREDENTIALS = Credentials(SECRET_FILE.read_bytes().strip())
+dial = partial(RemoteLink, job=JOB, sender="test", credentials=CREDENTIALS)
 DEADLINE_SECONDS = 60.0
 
 
@@ -40,6 +46,7 @@ def free_address() -> str:
 def make_environment(role: str, index: int, servers: Sequence[str], home: Path | None = None) -> dict[str, str]:
     return {
         "GANGLINE_JOB_ID": JOB,
+        "GANGLINE_SECRET_FILE": str(SECRET_FILE),
         "GANGLINE_ROLE": role,
         "GANGLINE_INDEX": str(index),
         "GANGLINE_CLUSTER": json.dumps({"ps": list(servers)}),
@@ -60,6 +67,10 @@ def running_servers(number: int = 1, **settings: object) -> Iterator[tuple[str, 
         yield addresses
 
 
+def make_server(address: str, cluster: tuple[str, ...], settings: ps.Settings, directory: Path | None = None) -> Server:
+    return Server(address, servers=cluster, settings=settings, job=JOB, directory=directory, credentials=CREDENTIALS)
+
+
 @contextmanager
 def running_server_threads(
     addresses: Sequence[str], cluster: tuple[str, ...], settings: ps.Settings, directory: Path | None = None
@@ -68,7 +79,7 @@ def running_server_threads(
     threads = []
     for address in addresses:
         own = directory / address if directory else None
-        server = Server(address, servers=cluster, settings=settings, job=JOB, directory=own)
+        server = make_server(address, cluster, settings, own)
         threads.append(threading.Thread(target=server.run, args=(stop.is_set,)))
         threads[-1].start()
     try:
@@ -77,6 +88,14 @@ def running_server_threads(
         stop.set()
         for thread in threads:
             thread.join()
+
+
+@contextmanager
+def connected(address: str) -> Iterator[socket.socket]:
+    """A bare socket of somebody who knows the secret."""
+    with socket.create_connection(split_address(address), timeout=DEADLINE_SECONDS) as sock:
+        prove(sock, CREDENTIALS)
+        yield sock
 
 
 class ServerProcess:
@@ -133,7 +152,7 @@ class FlakyLink:
     """Breaks now and then: before a request leaves, or after it was carried out and before its reply came."""
 
     def __init__(self, address: str, chance: float, dice: random.Random, worker: str) -> None:
-        self._link = RemoteLink(address, job=JOB, sender=worker)
+        self._link = RemoteLink(address, job=JOB, sender=worker, credentials=CREDENTIALS)
         self._chance, self._dice = chance, dice
         self.shared = False
 

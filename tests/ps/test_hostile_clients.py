@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from gangline import ps
 from gangline.ps import messages as m
-from gangline.ps.server import Server
+from gangline.ps.authentication import Stranger
+from gangline.ps.reception import Reception
 from gangline.ps.settings import Settings
 from gangline.ps.wire import HEADER, FrameReader, frame
-from gangline.runtime.peers import split_address
-from tests.ps.gang import DEADLINE_SECONDS, JOB, make_replica, running_servers
+from tests.ps.gang import JOB, connected, make_replica, running_servers
 
 ONES = np.ones(4, np.float32)
 BLOCK = m.MovedBlock(
@@ -23,12 +24,13 @@ BLOCK = m.MovedBlock(
 )
 
 
-def dial(address: str, job: str = JOB) -> tuple[socket.socket, FrameReader]:
-    client = socket.create_connection(split_address(address), timeout=DEADLINE_SECONDS)
-    send(client, m.Hello(job=job, sender="somebody"))
-    reader = FrameReader(client)
-    reader.message()
-    return client, reader
+@contextmanager
+def dialled(address: str, job: str = JOB) -> Iterator[tuple[socket.socket, FrameReader]]:
+    with connected(address) as client:
+        send(client, m.Hello(job=job, sender="somebody"))
+        reader = FrameReader(client)
+        reader.message()
+        yield client, reader
 
 
 def send(client: socket.socket, message: m.Request, payload: bytes = b"") -> None:
@@ -76,8 +78,7 @@ def more_than_there_is(client: socket.socket) -> None:
 @pytest.mark.parametrize("act", [bad_type, push_without_bases], ids=lambda act: act.__name__)
 def test_a_request_that_makes_no_sense_costs_its_sender_the_connection(act: Callable[[socket.socket], None]) -> None:
     with running_servers() as (address,):
-        client, reader = dial(address)
-        with client:
+        with dialled(address) as (client, reader):
             act(client)
             assert is_closed(reader)
         assert trains(address)
@@ -85,7 +86,7 @@ def test_a_request_that_makes_no_sense_costs_its_sender_the_connection(act: Call
 
 def test_nothing_is_set_aside_for_who_has_not_said_hello() -> None:
     with running_servers() as (address,):
-        with socket.create_connection(split_address(address), timeout=DEADLINE_SECONDS) as client:
+        with connected(address) as client:
             more_than_there_is(client)
             assert client.recv(1) == b""
         assert trains(address)
@@ -93,25 +94,24 @@ def test_nothing_is_set_aside_for_who_has_not_said_hello() -> None:
 
 def test_who_works_for_another_job_can_do_nothing() -> None:
     with running_servers() as (address,):
-        client, reader = dial(address, job="another")
-        with client:
+        with dialled(address, job="another") as (client, reader):
             send(client, m.AskMap())
             assert is_closed(reader)
         assert trains(address)
 
 
 def test_a_server_that_can_accept_nobody_now_does_so_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    accept, refused = Server._accept, []
+    accept, refused = Reception.accept, []
 
     class Exhausted:
         def accept(self) -> None:
             raise OSError(24, "Too many open files")
 
-    def at_first_not(self: Server, listener: socket.socket) -> None:
-        accept(self, listener if refused else Exhausted())  # type: ignore[arg-type]
+    def at_first_not(self: Reception, listener: socket.socket, now: float) -> Stranger | None:
         refused.append(listener)
+        return accept(self, listener if len(refused) > 1 else Exhausted(), now)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Server, "_accept", at_first_not)
+    monkeypatch.setattr(Reception, "accept", at_first_not)
     with running_servers() as (address,):
         assert trains(address)
     assert len(refused) > 1

@@ -6,7 +6,7 @@ import numpy as np
 
 from gangline import ps
 from gangline.ps.resizing import announce
-from tests.ps.gang import JOB, free_address, make_replica, running_server_threads
+from tests.ps.gang import dial, free_address, make_replica, running_server_threads
 
 MODEL = {"a": np.zeros(4), "b": np.zeros(4)}
 ONES = {name: np.ones(4) for name in MODEL}
@@ -48,7 +48,7 @@ def test_workers_find_a_server_that_comes_back_elsewhere_while_they_train(tmp_pa
             session.push_pull(ONES)
         move_snapshots(tmp_path, before, now)
         with running_server_threads([now], (lead, now), SETTINGS, tmp_path), session:
-            announce(now, (lead, now), job=JOB)
+            announce(now, (lead, now), dial)
             session.push_pull(ONES)
             session._servers.wait_for_servers()
             for name in MODEL:

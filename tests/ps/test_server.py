@@ -11,7 +11,7 @@ import pytest
 from gangline import ps
 from gangline.ps.resizing import Departure, announce
 from gangline.ps.server import Server
-from tests.ps.gang import JOB, free_address, make_replica, wait_until
+from tests.ps.gang import JOB, dial, free_address, make_replica, make_server, wait_until
 
 MODEL = {f"t{number}": np.zeros(3) for number in range(4)}
 LEASE_SECONDS = 600.0
@@ -23,7 +23,7 @@ def running(addresses: Sequence[str]) -> Iterator[list[Server]]:
     with ExitStack() as stack:
         servers = []
         for address in addresses:
-            server = Server(address, servers=tuple(addresses), settings=settings, job=JOB, directory=None)
+            server = make_server(address, tuple(addresses), settings)
             thread = threading.Thread(target=server.run, args=(stop.is_set,))
             thread.start()
             stack.callback(thread.join)
@@ -48,9 +48,7 @@ def test_servers_that_join_at_the_same_time_all_get_their_share() -> None:
     first, *others = addresses = [free_address() for _ in range(4)]
     with running(addresses) as servers, ps.connect(MODEL, replica=make_replica([first])) as session:
         ps.resize([first], job=JOB)
-        joining = [
-            threading.Thread(target=announce, args=(address, addresses), kwargs={"job": JOB}) for address in others
-        ]
+        joining = [threading.Thread(target=announce, args=(address, addresses, dial)) for address in others]
         for thread in joining:
             thread.start()
         for thread in joining:
@@ -76,7 +74,7 @@ def test_blocks_of_servers_that_leave_go_to_those_that_stay(leaving: tuple[int, 
     with running(addresses) as servers, ps.connect(MODEL, replica=make_replica(addresses)) as session:
         for number in leaving:
             servers[number].service.leaving = True
-        departures = [Departure(addresses[number], job=JOB, seconds=60.0) for number in leaving]
+        departures = [Departure(addresses[number], dial, seconds=60.0) for number in leaving]
         for departure in departures:
             departure.start()
         for departure in departures:

@@ -7,7 +7,7 @@ import pytest
 
 from gangline.ps.errors import WireError
 from gangline.ps.wire import HEADER, MESSAGE_LIMIT, FrameReader, byte_view, drop_sent, frame, parse_header, send_all
-from tests.ps.gang import JOB, running_servers
+from tests.ps.gang import connected, dial, running_servers
 
 
 def test_a_frame_comes_through_with_its_payload() -> None:
@@ -78,18 +78,14 @@ def test_an_empty_array_has_no_bytes() -> None:
 @pytest.mark.parametrize(
     "sent",
     [
-        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", id="another protocol"),
         pytest.param(frame(b"\xff\xff\xff"), id="not a message"),
         pytest.param(frame(b"\x92\x0e\x01"), id="not a greeting"),
     ],
 )
 def test_a_server_drops_nonsense_and_serves_on(sent: bytes) -> None:
     with running_servers() as (address,):
-        host, port = address.split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as sock:
+        with connected(address) as sock:
             sock.sendall(sent)
             assert sock.recv(100) == b""
 
-        from gangline.ps.link import RemoteLink
-
-        RemoteLink(address, job=JOB, sender="w").close()
+        dial(address).close()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gangline.ps.entry import serve
     from gangline.ps.errors import (
+        AuthenticationError,
         NonFiniteGradientError,
         OldMapError,
         OptimizerError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gangline.ps.settings import NonFinitePolicy, Settings
 
 __all__ = [
+    "AuthenticationError",
     "Limits",
     "NonFiniteGradientError",
     "NonFinitePolicy",

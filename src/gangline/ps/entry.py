@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from gangline import runtime
+from gangline.ps.authentication import Credentials
 from gangline.ps.errors import SettingsError
+from gangline.ps.link import RemoteLink
 from gangline.ps.resizing import Departure, announce
 from gangline.ps.server import Server
 from gangline.ps.settings import Settings
@@ -30,22 +32,25 @@ def serve(settings: Settings | None = None, *, replica: runtime.Replica | None =
         raise SettingsError("no address to serve at: GANGLINE_ADDRESS is not set")
     runtime.stopping()  # installs the handler before the first request
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
+    credentials = Credentials.of(here)
     server = Server(
         address,
         servers=servers or (address,),
         settings=settings or Settings(from_workers=True),
         job=here.job_id,
         directory=snapshot_directory(here),
+        credentials=credentials,
     )
     logger.info("parameter server %d of job %s at %s", here.index, here.job, server.address)
+    dial = partial(RemoteLink, job=here.job_id, sender=server.address, credentials=credentials)
     if servers and servers != (server.address,):
         server.service.coordinator.keep_silent(time.monotonic() + SILENT_SECONDS)
-        joining = partial(announce, server.address, servers, job=here.job_id, stopping=runtime.stopping)
+        joining = partial(announce, server.address, servers, dial, stopping=runtime.stopping)
         threading.Thread(target=joining, name="announce", daemon=True).start()
     server.run(
         runtime.stopping,
         linger_seconds=min(LINGER_SECONDS, here.grace_seconds / 2),
-        departure=Departure(server.address, job=here.job_id, seconds=here.grace_seconds / 2),
+        departure=Departure(server.address, dial, seconds=here.grace_seconds / 2),
     )
 
 

@@ -13,6 +13,7 @@ ParameterServerError
     UnknownWorkerError       the worker's lease ended; the session joins again itself
     ReplacedError            a newer process has taken this worker's name
     WireError                bytes that are not a message of this protocol
+    AuthenticationError      the other side does not know the job's secret; also an OSError, as of a server that is away
     ServerLostError          a server stayed away longer than the session may wait
 
 A server answers a refused request with the class's code and the message; the client raises the same class again.
@@ -97,6 +98,16 @@ class WireError(ParameterServerError):
     """Bytes that are not a message of this protocol."""
 
     code = "wire"
+
+
+class AuthenticationError(ParameterServerError, ConnectionError):
+    """The other side of a connection could not prove that it belongs to this job.
+
+    A connection that failed, too: whoever answers at the address of a server that is away is not that server, and
+    workers wait for theirs.
+    """
+
+    code = "secret"
 
 
 class ServerLostError(ParameterServerError):

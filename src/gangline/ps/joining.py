@@ -6,18 +6,23 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 
 from gangline.ps import messages as m
-from gangline.ps.errors import NoMapError, NotLeadError
+from gangline.ps.errors import AuthenticationError, NoMapError, NotLeadError
 from gangline.ps.link import Link, ask, ask_map
 
 
 def join_lead(addresses: Iterable[str], request: m.Join, dial: Callable[[str], Link]) -> tuple[Link, m.Joined]:
-    """Join at the first of these servers that leads or knows who does; ConnectionError when none can say."""
+    """Join at the first of these servers that leads or knows who does; ConnectionError when none can say.
+
+    If one of them has another secret than this process, that is the error: the others need not be up yet.
+    """
     failure: Exception | None = None
     for address in addresses:
         try:
             return _join_by_way_of(address, request, dial)
         except (OSError, NotLeadError, NoMapError) as error:
-            failure = error
+            failure = failure if isinstance(failure, AuthenticationError) else error
+    if isinstance(failure, AuthenticationError):
+        raise failure
     raise ConnectionError(f"no server leads the training: {failure}") from failure
 
 

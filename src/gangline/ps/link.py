@@ -1,7 +1,8 @@
 """A worker's connection to one server: requests out, replies in, in order. Sessions and resize use it.
 
 `RemoteLink` talks over the machine's own Unix socket when the server is on this machine (then arrays go through shared
-memory) and over TCP otherwise. A program without servers has the link of in_process.py.
+memory) and over TCP otherwise; without a secret there is no otherwise. A program without servers has the link of
+in_process.py.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from gangline.ps import messages as m
+from gangline.ps.authentication import Credentials, prove
 from gangline.ps.blocks import BlockMap
-from gangline.ps.errors import WireError, from_code
-from gangline.ps.shared_image import SharedImage, unix_name
-from gangline.ps.wire import SHARED, Buffer, FrameReader, frame, send_all
+from gangline.ps.errors import AuthenticationError, WireError, from_code
+from gangline.ps.shared_image import SharedImage, peer_is_same_user, unix_name
+from gangline.ps.wire import SHARED, Buffer, FrameReader, Stream, frame, send_all
 from gangline.runtime.peers import split_address
 
 CONNECT_SECONDS = 2.0
+# A server may be at a long piece of work when somebody connects.
+PROOF_SECONDS = 30.0
 REPLY_SECONDS = 120.0
 
 
@@ -52,17 +56,26 @@ def ask_map(link: Link) -> BlockMap:
 class RemoteLink:
     """A socket to a server."""
 
-    def __init__(self, address: str, *, job: str, sender: str, image: SharedImage | None = None) -> None:
-        self._sock, self.shared = _dial(address, want_shared=image is not None)
+    def __init__(
+        self,
+        address: str,
+        *,
+        job: str,
+        sender: str,
+        image: SharedImage | None = None,
+        credentials: Credentials = Credentials(),  # noqa: B008  # a constant
+    ) -> None:
+        self._sock = _dial(address, credentials, prefer_local=image is not None)
         self._sock.settimeout(REPLY_SECONDS)
         self._reader = FrameReader(self._sock)
-        image_bytes = image.image_bytes if image and self.shared else 0
-        hello = frame(m.encode(m.Hello(job, sender, image_bytes)))
+        local = self._sock if isinstance(self._sock, socket.socket) and self._sock.family == socket.AF_UNIX else None
+        self.shared = bool(image and local)
         try:
-            if image and self.shared:
-                socket.send_fds(self._sock, [hello], [image.descriptor])
+            if image and local:
+                hello = frame(m.encode(m.Hello(job, sender, image.image_bytes)))
+                socket.send_fds(local, [hello], [image.descriptor])
             else:
-                self._sock.sendall(hello)
+                send_all(self._sock, [frame(m.encode(m.Hello(job, sender)))])
             self.receive()
         except BaseException:
             self.close()
@@ -97,24 +110,51 @@ class RemoteLink:
         self._sock.close()
 
 
-def _dial(address: str, *, want_shared: bool) -> tuple[socket.socket, bool]:
-    if want_shared:
-        local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        local.settimeout(CONNECT_SECONDS)
+def _dial(address: str, credentials: Credentials, *, prefer_local: bool) -> Stream:
+    if not credentials.secret:
         try:
-            local.connect(unix_name(address))
+            return _dial_local(address, credentials)
+        except OSError as error:
+            raise ConnectionError(
+                f"{address} cannot be reached on this machine, and without a secret (GANGLINE_SECRET_FILE) no server is"
+                f" reached on another: {error}"
+            ) from error
+    if prefer_local:
+        try:
+            return _dial_local(address, credentials)
         except OSError:
-            local.close()  # not on this machine, or not up: TCP will tell which
-        else:
-            return local, True
+            pass  # not on this machine, not up, or somebody else in its place: TCP will tell which
+    return _dial_tcp(address, credentials)
+
+
+def _dial_local(address: str, credentials: Credentials) -> Stream:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(CONNECT_SECONDS)
+    try:
+        sock.connect(unix_name(address))
+        if not peer_is_same_user(sock):  # anybody could have taken the name
+            raise AuthenticationError("the server belongs to another user")
+        sock.settimeout(PROOF_SECONDS)
+        return prove(sock, credentials.plain())
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _dial_tcp(address: str, credentials: Credentials) -> Stream:
     sock = socket.create_connection(split_address(address), timeout=CONNECT_SECONDS)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A machine that vanished sends no reset: notice within seconds rather than by the time-out of a reply.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 4)):
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15_000)
-    return sock, False
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A machine that vanished sends no reset: notice within seconds rather than by the time-out of a reply.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 4)):
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15_000)
+        sock.settimeout(PROOF_SECONDS)
+        return prove(sock, credentials)
+    except BaseException:
+        sock.close()
+        raise
 
 
 def unless_failed(reply: m.Reply) -> m.Reply:

@@ -19,7 +19,9 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Protocol
 
+from gangline import runtime
 from gangline.ps import messages as m
+from gangline.ps.authentication import Credentials
 from gangline.ps.blocks import BlockMap
 from gangline.ps.errors import NoMapError, ParameterServerError, ServerLostError, SettingsError
 from gangline.ps.link import Link, RemoteLink, ask, ask_map
@@ -45,9 +47,11 @@ Dial = Callable[[str], MovingLink]
 def resize(servers: Sequence[str], *, job: str) -> int:
     """Spread the model over these servers, the first of which leads; answers the version of the map then in force.
 
-    At least one of them must take part already. Raises, with everything as it was, when a server cannot be reached.
+    At least one of them must take part already. Raises, with everything as it was, when a server cannot be reached. The
+    job's secret is the one that the environment names.
     """
-    return spread_over(servers, partial(RemoteLink, job=job, sender="resize"))
+    credentials = Credentials.of(runtime.current())
+    return spread_over(servers, partial(RemoteLink, job=job, sender="resize", credentials=credentials))
 
 
 def spread_over(servers: Sequence[str], dial: Dial, *, based_on: int = 0) -> int:
@@ -63,13 +67,12 @@ def spread_over(servers: Sequence[str], dial: Dial, *, based_on: int = 0) -> int
         return reply.proposed.version
 
 
-def announce(address: str, servers: Sequence[str], *, job: str, stopping: Callable[[], bool] = bool) -> None:
+def announce(address: str, servers: Sequence[str], dial: Dial, *, stopping: Callable[[], bool] = bool) -> None:
     """Have a server that has started take its place; for a thread of that server.
 
     It is told of the map in force, which it may have missed, and is given its share if it has none: as soon as there
     is a model. Nobody is asked twice about that by the first server: if no other knows of a model, it is the lead.
     """
-    dial = partial(RemoteLink, job=job, sender=address)
     while not stopping():
         try:
             with ExitStack() as open_links:
@@ -101,10 +104,10 @@ class Departure(threading.Thread):
     If all were told to stop, the whole job is, and each keeps what it has in its snapshot.
     """
 
-    def __init__(self, address: str, *, job: str, seconds: float) -> None:
+    def __init__(self, address: str, dial: Dial, *, seconds: float) -> None:
         super().__init__(name="departure", daemon=True)
         self._address = address
-        self._dial = partial(RemoteLink, job=job, sender=address)
+        self._dial = dial
         self._seconds = seconds
         self._until = math.inf
 

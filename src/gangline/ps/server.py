@@ -7,7 +7,6 @@ snapshots written. `serve` in entry.py runs it.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 import selectors
@@ -19,21 +18,21 @@ from pathlib import Path
 
 import msgspec
 
+from gangline.ps.authentication import Credentials, Stranger
 from gangline.ps.connection import Connection, Inbound
 from gangline.ps.errors import WireError
 from gangline.ps.messages import Hello, Request, encode
+from gangline.ps.reception import Reception
 from gangline.ps.resizing import Departure
 from gangline.ps.service import Answer, Caller, Exchange, Service
 from gangline.ps.settings import Settings
-from gangline.ps.shared_image import SharedImage, peer_is_same_user, unix_name
+from gangline.ps.shared_image import SharedImage
 from gangline.ps.snapshot import Snapshots
 from gangline.ps.wire import SHARED
-from gangline.runtime.peers import split_address
 
 TICK_SECONDS = 0.1
 # While workers wait for a snapshot that another thread writes.
 AWAITED_TICK_SECONDS = 0.005
-BACKLOG = 256
 # Here and not beside the messages: building it takes milliseconds, which workers save.
 decode_request = msgspec.msgpack.Decoder(Request).decode
 logger = logging.getLogger(__name__)
@@ -43,7 +42,14 @@ class Server:
     """One parameter server at one address."""
 
     def __init__(
-        self, address: str, *, servers: tuple[str, ...], settings: Settings, job: str, directory: Path | None
+        self,
+        address: str,
+        *,
+        servers: tuple[str, ...],
+        settings: Settings,
+        job: str,
+        directory: Path | None,
+        credentials: Credentials = Credentials(),  # noqa: B008  # a constant
     ) -> None:
         self._job = job
         self._settings = settings
@@ -55,7 +61,8 @@ class Server:
         self._parked: deque[tuple[Connection, Request]] = deque()
         self._snapshot_due = time.monotonic() + settings.snapshot_seconds
         self._written_layout = self._layout()
-        self.address = self._listen(address)
+        self._reception = Reception(self._selector, credentials)
+        self.address = self._reception.listen(address)
 
     def run(
         self, stopping: Callable[[], bool], *, linger_seconds: float = 0.0, departure: Departure | None = None
@@ -83,11 +90,9 @@ class Server:
             self._collect(self._snapshots, wait=True)
             self._snapshots.begin()
             self._collect(self._snapshots, wait=True)
-        for key in list(self._selector.get_map().values()):
-            if isinstance(key.data, Connection):
-                self._drop(key.data)
-            elif isinstance(key.fileobj, socket.socket):
-                key.fileobj.close()
+        self._reception.close()
+        for connection in list(self._connections()):
+            self._drop(connection)
         self._selector.close()
 
     def _serve_once(self) -> None:
@@ -108,59 +113,40 @@ class Server:
     def _connections(self) -> Iterator[Connection]:
         return (key.data for key in self._selector.get_map().values() if isinstance(key.data, Connection))
 
-    def _listen(self, address: str) -> str:
-        host, port = split_address(address)
-        tcp = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # A name may not resolve yet while this replica starts; a number is this replica's own address.
-        tcp.bind((host if _is_number(host) else "", port))
-        local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        name, bound = tcp.getsockname()[:2]
-        actual = address if port else f"{name}:{bound}"
-        local.bind(unix_name(actual))
-        for listener in (tcp, local):
-            listener.listen(BACKLOG)
-            listener.setblocking(False)
-            self._selector.register(listener, selectors.EVENT_READ, listener)
-        return actual
-
     def _turn(self, data: object, mask: int) -> None:
         if isinstance(data, socket.socket):
-            self._accept(data)
-            return
-        assert isinstance(data, Connection)
+            data = self._reception.accept(data, time.monotonic())
+        if isinstance(data, Stranger):
+            self._admit(data)
+        elif isinstance(data, Connection):
+            self._converse(data, mask)
+
+    def _converse(self, connection: Connection, mask: int) -> None:
         try:
             if mask & selectors.EVENT_WRITE:
-                data.flush()
+                connection.flush()
             if mask & selectors.EVENT_READ:
-                for inbound in data.receive():
-                    self._handle(data, inbound)
-                data.flush()
+                for inbound in connection.receive():
+                    self._handle(connection, inbound)
+                connection.flush()
         except (OSError, WireError, msgspec.MsgspecError) as error:
             if isinstance(error, WireError | msgspec.MsgspecError):
                 logger.warning("connection dropped: %s", error)
-            self._drop(data)
+            self._drop(connection)
             return
         except Exception:  # what one client sends must not end the training of all
             logger.exception("connection dropped: its request cannot be handled")
-            self._drop(data)
+            self._drop(connection)
             return
-        self._watch(data)
+        self._watch(connection)
 
-    def _accept(self, listener: socket.socket) -> None:
-        try:
-            sock, _ = listener.accept()
-        except BlockingIOError:
+    def _admit(self, stranger: Stranger) -> None:
+        if not self._reception.advance(stranger):
             return
-        except OSError as error:
-            logger.warning("a connection could not be accepted: %s", error)
-            time.sleep(TICK_SECONDS)  # it is still waiting, and would be tried again at once
-            return
-        if sock.family == socket.AF_UNIX and not peer_is_same_user(sock):
-            sock.close()
-            return
-        connection = Connection(sock, Caller(self._job))
-        self._selector.register(sock, selectors.EVENT_READ, connection)
+        connection = Connection(stranger.sock, Caller(self._job), stranger.pending)
+        self._selector.register(connection.sock, selectors.EVENT_READ, connection)
+        # What came with the last bytes may have been decrypted already.
+        self._converse(connection, selectors.EVENT_READ)
 
     def _handle(self, connection: Connection, inbound: Inbound) -> None:
         request = decode_request(inbound.message)
@@ -177,7 +163,7 @@ class Server:
     def _greet(self, connection: Connection, request: Request) -> None:
         if not isinstance(request, Hello):
             raise WireError(f"a connection begins with Hello, not with {type(request).__name__}")
-        # Who works for another job is told so, and may do nothing else.
+        # Who knows the secret and works for another job is told so, and may do nothing else.
         connection.greeted = request.job == self._job
         descriptors, connection.descriptors = connection.descriptors, []
         if connection.greeted and request.image_bytes and descriptors:
@@ -201,6 +187,7 @@ class Server:
 
     def _tick(self, now: float) -> None:
         coordinator = self.service.coordinator
+        self._reception.tick(now)
         for worker in coordinator.expire(now):
             logger.info("the lease of %s ended", worker)
         if coordinator.changed:
@@ -244,14 +231,6 @@ class Server:
             # Serving on without a snapshot beats not serving: the next one is tried in its turn.
             logger.error("snapshot not written: %s", error)
             return True
-
-
-def _is_number(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _reply(connection: Connection, answer: Answer) -> None:

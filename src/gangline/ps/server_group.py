@@ -16,6 +16,7 @@ from gangline import runtime
 from gangline.ps import messages as m
 from gangline.ps.blocks import BlockMap
 from gangline.ps.errors import (
+    AuthenticationError,
     MissingBlocksError,
     NoMapError,
     NotLeadError,
@@ -205,6 +206,8 @@ class ServerGroup:
         while True:
             try:
                 return join_lead(addresses, self.join_request, self._dial)
+            except AuthenticationError:
+                raise  # nobody of this job ever answered here: rather a wrong secret than a server that is away
             except OSError as error:
                 if time.monotonic() > deadline:
                     raise ServerLostError(f"no parameter server at {addresses[0]}: {error}") from error

@@ -137,7 +137,7 @@ class Service:
 
     def _hello(self, hello: m.Hello, exchange: Exchange) -> Answer:
         if hello.job != exchange.caller.job:
-            raise ParameterServerError(f"this server works for job {exchange.caller.job!r}, not for {hello.job!r}")
+            raise ParameterServerError(f"this server does not work for job {hello.job!r}")
         return Answer(m.Done())
 
     def _join(self, join: m.Join, exchange: Exchange) -> Answer:

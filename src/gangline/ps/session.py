@@ -24,6 +24,7 @@ import numpy as np
 
 from gangline import runtime
 from gangline.ps import messages as m
+from gangline.ps.authentication import Credentials
 from gangline.ps.blocks import Array, Indices, Tensor, describe, image_bytes, image_views
 from gangline.ps.consistency import parse_consistency
 from gangline.ps.errors import NonFiniteGradientError, SettingsError, ShapeMismatchError, UnknownNameError
@@ -262,7 +263,8 @@ def connect(
 
         addresses, dial = (ADDRESS,), dial_in_process(settings or Settings(), image)
     else:
-        dial = partial(RemoteLink, job=here.job_id, sender=here.name, image=image if shared_memory else None)
+        bare = partial(RemoteLink, job=here.job_id, sender=here.name, credentials=Credentials.of(here))
+        dial = partial(bare, image=image if shared_memory else None)
     join = m.Join(
         here.name,
         tensors,
@@ -275,7 +277,7 @@ def connect(
     except BaseException:
         image.close()
         raise
-    heartbeat = None if alone else _heartbeat(servers, partial(RemoteLink, job=here.job_id, sender=here.name))
+    heartbeat = None if alone else _heartbeat(servers, bare)
     session = Session(tensors, image, servers, heartbeat)
     try:
         servers.begin()

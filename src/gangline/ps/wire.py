@@ -8,9 +8,9 @@ that values asked for shall be written there. Used by both ends; knows nothing o
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from gangline.ps.errors import WireError
 
@@ -24,6 +24,29 @@ PAYLOAD_LIMIT = 1 << 36
 VECTOR_LIMIT = 1024
 
 Buffer = bytes | bytearray | memoryview
+
+
+class Stream(Protocol):
+    """A connected socket, or an encrypted one."""
+
+    @property
+    def family(self) -> int:
+        """The kind of address."""
+
+    def fileno(self) -> int:
+        """The descriptor, for a selector."""
+
+    def recv_into(self, target: memoryview, /) -> int:
+        """Read; 0 at the end."""
+
+    def sendmsg(self, buffers: Sequence[Buffer], /) -> int:
+        """Send as much as goes."""
+
+    def settimeout(self, seconds: float | None, /) -> None:
+        """Wait so long for the other side."""
+
+    def close(self) -> None:
+        """Let go."""
 
 
 def frame(message: bytes, payload_bytes: int = 0, flags: int = 0) -> bytes:
@@ -47,7 +70,7 @@ def byte_view(buffer: object) -> memoryview:
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
-def send_all(sock: socket.socket, buffers: Iterable[Buffer]) -> None:
+def send_all(sock: Stream, buffers: Iterable[Buffer]) -> None:
     """Send buffers on a blocking socket, many to a system call and none copied."""
     pending = [memoryview(buffer) for buffer in buffers if len(buffer)]
     while pending:
@@ -67,7 +90,7 @@ def drop_sent(pending: Sequence[memoryview], sent: int) -> list[memoryview]:
 class FrameReader:
     """Reads replies from a blocking socket: small ones through a buffer, payloads straight to where they belong."""
 
-    def __init__(self, sock: socket.socket, buffer_bytes: int = 1 << 16) -> None:
+    def __init__(self, sock: Stream, buffer_bytes: int = 1 << 16) -> None:
         self._sock = sock
         self._buffer = memoryview(bytearray(buffer_bytes))
         self._start = self._end = 0

@@ -37,6 +37,10 @@ class Replica:
     result_directory: Path
     checkpoint_directory: Path
     metrics_path: Path | None
+    secret_path: Path | None
+    """A file with the secret that the job's replicas share and nobody else knows."""
+    encrypt: bool
+    """Whether what replicas say to each other over the network shall be encrypted, where the library can."""
     grace_seconds: float
     in_job: bool
 
@@ -68,6 +72,8 @@ def current(environment: Mapping[str, str] | None = None) -> Replica:
         result_directory=Path(env.get("RESULT_DIR", "results")),
         checkpoint_directory=Path(env.get("CHECKPOINT_DIR", "checkpoints")),
         metrics_path=Path(env["GANGLINE_METRICS"]) if env.get("GANGLINE_METRICS") else None,
+        secret_path=Path(env["GANGLINE_SECRET_FILE"]) if env.get("GANGLINE_SECRET_FILE") else None,
+        encrypt=_yes_or_no(env, "GANGLINE_ENCRYPT"),
         grace_seconds=_seconds(env, "GANGLINE_GRACE_SECONDS", DEFAULT_GRACE_SECONDS),
         in_job="GANGLINE_ROLE" in env,
     )
@@ -78,6 +84,13 @@ def _whole(env: Mapping[str, str], variable: str, default: int) -> int:
     if not text.isascii() or not text.isdigit():
         raise ContractError(variable, text, "a whole number")
     return int(text)
+
+
+def _yes_or_no(env: Mapping[str, str], variable: str) -> bool:
+    text = env.get(variable) or "0"
+    if text not in ("0", "1"):
+        raise ContractError(variable, text, "1 or 0")
+    return text == "1"
 
 
 def _seconds(env: Mapping[str, str], variable: str, default: float) -> float:

@@ -361,6 +361,31 @@ async def test_an_mpi_gang_gets_a_hostfile_of_its_workers(subject: LocalSubject)
     assert said == "hi"
 
 
+async def test_replicas_of_a_job_with_parameter_servers_share_a_secret_that_nobody_else_can_read(
+    subject: LocalSubject,
+) -> None:
+    show = ("sh", "-c", "stat -c %a $GANGLINE_SECRET_FILE; cat $GANGLINE_SECRET_FILE; echo")
+    roles = (make_role("ps", command=show), make_role("worker", command=show, replicas=2))
+    gang = place(make_spec(roles=roles), await subject.node())
+    await run_to_end(subject, gang)
+
+    modes, said = {}, {}
+    for line in await subject.lines():
+        known = modes if line.replica not in modes else said
+        known[line.replica] = line.text
+    assert set(modes.values()) == {"600"}
+    (secret,) = set(said.values())
+    assert len(said) == 3
+    assert len(secret) == 64
+
+
+async def test_other_jobs_have_no_secret(subject: LocalSubject) -> None:
+    role = make_role(command=("sh", "-c", "echo ${GANGLINE_SECRET_FILE-none}"))
+    await run_to_end(subject, place(make_spec(roles=(role,)), await subject.node()))
+
+    assert [line.text for line in await subject.lines()] == ["none"]
+
+
 @pytest.mark.parametrize("use_cgroups", [True, False], ids=["with control groups", "without control groups"])
 async def test_nothing_is_left_of_a_forgotten_job(tmp_path: Path, use_cgroups: bool) -> None:
     async with LocalSubject.over(tmp_path, use_cgroups=use_cgroups) as subject:

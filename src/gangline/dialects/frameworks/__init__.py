@@ -4,7 +4,7 @@ Engines call ``replica_environment`` for each replica they start (``team_environ
 ``hostfile`` for MPI jobs. No engine is known here: addresses and paths come in.
 """
 
-from gangline.dialects.frameworks.environment import replica_environment, team_environment
+from gangline.dialects.frameworks.environment import replica_environment, shares_secret, team_environment
 from gangline.dialects.frameworks.mpi import Implementation, hostfile, slots_per_worker
 from gangline.dialects.frameworks.team import Address, Team
 
@@ -14,6 +14,7 @@ __all__ = [
     "Team",
     "hostfile",
     "replica_environment",
+    "shares_secret",
     "slots_per_worker",
     "team_environment",
 ]

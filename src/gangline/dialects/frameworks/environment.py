@@ -7,7 +7,7 @@ from gangline.dialects.frameworks.mpi import mpi_environment
 from gangline.dialects.frameworks.pytorch import pytorch_environment
 from gangline.dialects.frameworks.team import Address, Team
 from gangline.dialects.frameworks.tensorflow import tensorflow_environment
-from gangline.model import Framework, JobSpec, ReplicaId
+from gangline.model import Framework, JobSpec, ReplicaId, RoleName
 
 _FRAMEWORKS: Mapping[Framework, Callable[[Team, ReplicaId], dict[str, str]]] = {
     Framework.TENSORFLOW: tensorflow_environment,
@@ -16,6 +16,7 @@ _FRAMEWORKS: Mapping[Framework, Callable[[Team, ReplicaId], dict[str, str]]] = {
     Framework.XGBOOST: xgboost_environment,
     Framework.PADDLE: paddle_environment,
 }
+_SERVERS = RoleName("ps")
 
 
 def replica_environment(
@@ -25,23 +26,38 @@ def replica_environment(
     addresses: Mapping[ReplicaId, Address],
     hostfile_path: str | None = None,
     remote_shell: str | None = None,
+    secret_path: str | None = None,
 ) -> dict[str, str]:
     """Return every variable that tells a replica who it is and where its peers are.
 
     ``addresses`` holds the present replicas of the gang, this one included. ``hostfile_path`` and
     ``remote_shell`` matter to MPI only: where the engine put the hostfile, and its program that runs a command on
-    a host.
+    a host. ``secret_path`` is where it put the secret of a job that ``shares_secret``.
     """
     team = Team.of(spec, addresses)
-    return team_environment(team, replica, hostfile_path=hostfile_path, remote_shell=remote_shell)
+    return team_environment(
+        team, replica, hostfile_path=hostfile_path, remote_shell=remote_shell, secret_path=secret_path
+    )
+
+
+def shares_secret(spec: JobSpec) -> bool:
+    """Whether the job's replicas must be able to prove to each other that they are of one job: it has a role ``ps``."""
+    return any(role.name == _SERVERS for role in spec.roles)
 
 
 def team_environment(
-    team: Team, replica: ReplicaId, *, hostfile_path: str | None = None, remote_shell: str | None = None
+    team: Team,
+    replica: ReplicaId,
+    *,
+    hostfile_path: str | None = None,
+    remote_shell: str | None = None,
+    secret_path: str | None = None,
 ) -> dict[str, str]:
     """Return what ``replica_environment`` does, of one of many replicas of a team."""
     spec = team.spec
     environment = _own(team, replica)
+    if secret_path and shares_secret(spec):
+        environment["GANGLINE_SECRET_FILE"] = secret_path
     if spec.framework is Framework.MPI:
         environment |= mpi_environment(hostfile_path, remote_shell)
     elif spec.framework in _FRAMEWORKS:

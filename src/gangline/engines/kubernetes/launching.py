@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gangline.dialects.kubeflow import GROUP, kind_of, replica_name
-from gangline.engines.kubernetes import mpi_shell, names
+from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.capacity import gpu_resource
 from gangline.engines.kubernetes.foreign.pod_jobs import is_pod_job
 from gangline.engines.kubernetes.gangs import GangState
@@ -20,9 +20,10 @@ from gangline.engines.kubernetes.manifests import (
     gang_to_moves,
     gang_to_network_policy,
     gang_to_pods,
+    gang_to_secret,
     gang_to_service,
-    gang_to_shell,
     is_solo,
+    secret_of,
 )
 from gangline.engines.kubernetes.names import Part, ReplicaKey
 from gangline.engines.kubernetes.pod import Plain
@@ -165,8 +166,8 @@ class Launcher:
             self._delete(NETWORK_POLICIES, name, state.namespace),
             self._delete(CONFIG_MAPS, f"{name}-hosts", state.namespace),
         )
-        if mpi_shell.has_shell(state.gang.spec):
-            await self._delete(SECRETS, mpi_shell.shell_name(name), state.namespace)
+        if (secret := secret_of(state.gang.spec, state.gang_id.job_id)) is not None:
+            await self._delete(SECRETS, secret, state.namespace)
 
     async def remove_strays(self, state: GangState, clean: Clean) -> None:
         """Delete what an earlier life left when it died between the last pod and the rest: only labels find it."""
@@ -297,7 +298,7 @@ class Launcher:
         await asyncio.gather(
             self._create(gang, SERVICES, gang_to_service(gang, around)),
             self._create_policy(gang, around),
-            self._create(gang, SECRETS, gang_to_shell(gang, around)),
+            self._create(gang, SECRETS, gang_to_secret(gang, around)),
         )
         state.prepared = True
         return around

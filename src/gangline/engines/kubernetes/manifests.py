@@ -8,14 +8,14 @@ per namespace, which keeps a small job at a single write.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gangline.dialects.frameworks import Address, Team, hostfile, team_environment
-from gangline.engines.kubernetes import mpi_shell, names
+from gangline.dialects.frameworks import Address, Team, hostfile, shares_secret, team_environment
+from gangline.engines.kubernetes import job_secret, mpi_shell, names
 from gangline.engines.kubernetes.launch_order import with_host_aliases
 from gangline.engines.kubernetes.names import Part
 from gangline.engines.kubernetes.pod import DIRECTORIES, HOME, OWN_HOST, Plain, PodOrder, owned_metadata, replica_to_pod
 from gangline.engines.kubernetes.staging import Stock, gang_to_staging, moves_to_data
 from gangline.kube import OwnerReference
-from gangline.model import Framework, Gang, GangReplica, JobSpec, NodeName, ReplicaId
+from gangline.model import Framework, Gang, GangReplica, JobId, JobSpec, NodeName, ReplicaId
 
 SOLO_POLICY = "gangline-solo"
 _METRICS_PATH = "/dev/stdout"
@@ -63,6 +63,8 @@ def gang_to_pods(gang: Gang, replicas: Iterable[GangReplica], around: Surroundin
     staging = gang_to_staging(gang.spec, _shared_name(gang), around.stock, mover_image=around.mover_image)
     if mpi_shell.has_shell(gang.spec):
         staging += mpi_shell.shell_staging(_shared_name(gang))
+    elif shares_secret(gang.spec):
+        staging += job_secret.secret_staging(job_secret.secret_name(_shared_name(gang)))
     for replica in replicas:
         pod = replica_to_pod(
             PodOrder(
@@ -151,11 +153,22 @@ def gang_to_moves(gang: Gang, around: Surroundings) -> Plain | None:
     }
 
 
-def gang_to_shell(gang: Gang, around: Surroundings) -> Plain | None:
-    """Write the Secret with which an MPI launcher reaches its workers; None for a job that has no use for one."""
-    if not mpi_shell.has_shell(gang.spec):
+def gang_to_secret(gang: Gang, around: Surroundings) -> Plain | None:
+    """Write the Secret by which replicas know each other; None for a job that has no use for one."""
+    name = secret_of(gang.spec, gang.id.job_id)
+    if name is None:
         return None
-    return mpi_shell.shell_secret(_metadata(gang, around, mpi_shell.shell_name(_shared_name(gang)), Part.SHELL))
+    if mpi_shell.has_shell(gang.spec):
+        return mpi_shell.shell_secret(_metadata(gang, around, name, Part.SHELL))
+    return job_secret.new_secret(_metadata(gang, around, name, Part.SECRET))
+
+
+def secret_of(spec: JobSpec, job_id: JobId) -> str | None:
+    """Name the Secret of a job, if it has one."""
+    shared = names.job_name(spec.name, job_id)
+    if mpi_shell.has_shell(spec):
+        return mpi_shell.shell_name(shared)
+    return job_secret.secret_name(shared) if shares_secret(spec) else None
 
 
 def archive_metadata(gang: Gang, around: Surroundings, part: Part, number: int | None = None) -> Plain:
@@ -196,6 +209,7 @@ def _environment(gang: Gang, replica: GangReplica, team: Team) -> dict[str, str]
         team,
         replica.id,
         hostfile_path=f"{HOME}/hosts/hostfile",
+        secret_path=f"{job_secret.FOLDER}/{job_secret.TOKEN}",
         remote_shell=mpi_shell.PROGRAM if mpi_shell.has_shell(gang.spec) else None,
     )
 

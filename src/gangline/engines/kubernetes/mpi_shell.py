@@ -2,13 +2,12 @@
 
 ``gangline.runtime.remote_shell`` travels with the job in a Secret, beside a token that only the job's replicas get.
 Every worker runs it around its own command; the launcher finds it in ``mpirun``'s own variables. A job whose workers
-run sshd has another way and gets none of this. Pure, but for the token, which is drawn.
+run sshd has another way and gets none of this.
 """
 
-import base64
-import secrets
 from importlib import resources
 
+from gangline.engines.kubernetes.job_secret import new_secret, secret_staging
 from gangline.engines.kubernetes.pod import HOME, Plain, Staging
 from gangline.model import Framework, JobSpec, RoleName
 
@@ -36,28 +35,12 @@ def shell_secret(metadata: Plain) -> Plain:
     program = resources.files("gangline.runtime").joinpath("remote_shell.py").read_bytes()
     # A script of two lines, since not every image knows where its Python is.
     agent = f'#!/bin/sh\nexec python3 {FOLDER}/remote_shell.py "$@"\n'
-    content = {
-        "remote_shell.py": program,
-        "remote-shell": agent.encode(),
-        "token": secrets.token_hex(32).encode(),
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": metadata,
-        "immutable": True,
-        "data": {name: base64.b64encode(value).decode() for name, value in content.items()},
-    }
+    return new_secret(metadata, {"remote_shell.py": program, "remote-shell": agent.encode()})
 
 
 def shell_staging(shared: str) -> Staging:
-    """Write what every replica of the job mounts."""
-    # Executable, for mpirun calls it as a program; whoever is in the pod may read it, and nobody else is.
-    secret = {"secretName": shell_name(shared), "defaultMode": 0o555}
-    return Staging(
-        volumes=({"name": _VOLUME, "secret": secret},),
-        mounts=({"name": _VOLUME, "mountPath": FOLDER, "readOnly": True},),
-    )
+    """Write what every replica of the job mounts: executable, for mpirun calls it as a program."""
+    return secret_staging(shell_name(shared), volume=_VOLUME, folder=FOLDER, mode=0o555)
 
 
 def wrapper(spec: JobSpec, role: RoleName) -> tuple[str, ...]:

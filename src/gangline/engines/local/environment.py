@@ -111,7 +111,11 @@ class GangEnvironment:
             "CUDA_VISIBLE_DEVICES": ",".join(gpus),
         }
         framework = team_environment(
-            self.team, replica.id, hostfile_path=f"{attempt}/hostfile", remote_shell=f"{attempt}/remote-shell"
+            self.team,
+            replica.id,
+            hostfile_path=f"{attempt}/hostfile",
+            remote_shell=f"{attempt}/remote-shell",
+            secret_path=f"{attempt}/secret",
         )
         # Last, because it is how the replica's processes are found again: a user may not take it away by accident.
         return {**self.shared, **own, **framework, MARKER: f"{self.token}:{replica.id}"}

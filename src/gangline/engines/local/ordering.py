@@ -4,8 +4,9 @@ import os
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from gangline.dialects.frameworks import hostfile
+from gangline.dialects.frameworks import hostfile, shares_secret
 from gangline.engines.local.addresses import Addresses
 from gangline.engines.local.allocation import Allocation
 from gangline.engines.local.containers import surround
@@ -163,7 +164,19 @@ class OrderWriter:
             shell = attempt / "remote-shell"
             shell.write_text(_REMOTE_SHELL)
             shell.chmod(0o700)
+        if shares_secret(gang.spec):
+            _draw_secret(attempt / "secret")
         self.layout.marker(gang.id).touch(mode=0o600)
+
+
+def _draw_secret(path: Path) -> None:
+    """Write what only replicas of this attempt know, unless it is there: those that join later must know the same."""
+    if path.exists():
+        return
+    draft = path.with_suffix(".draft")
+    draft.touch(mode=0o600)
+    draft.write_text(secrets.token_hex(32))
+    draft.replace(path)
 
 
 def _moves(moves: Iterable[DataMove], variables: Mapping[str, str]) -> list[tuple[str, str]]:
