@@ -21,14 +21,14 @@ class Server:
         return json.dumps({"major": "1", "minor": self._minor, "gitVersion": f"v1.{self._minor}.3"}).encode()
 
 
-@pytest.mark.parametrize(("minor", "want"), [("29", "1.29.3"), ("36", "1.36.3"), ("31+", "1.31+.3")])
+@pytest.mark.parametrize(("minor", "want"), [("30", "1.30.3"), ("36", "1.36.3"), ("31+", "1.31+.3")])
 async def test_a_cluster_that_is_new_enough_is_named(minor: str, want: str) -> None:
     assert await checked_version(Server(minor)) == want
 
 
 async def test_a_cluster_that_is_too_old_is_left_alone() -> None:
-    with pytest.raises(GanglineError, match=r"v1\.28\.3 is too old: 1\.29 or newer is needed; nothing was changed"):
-        await checked_version(Server("28"))
+    with pytest.raises(GanglineError, match=r"v1\.29\.3 is too old: 1\.30 or newer is needed; nothing was changed"):
+        await checked_version(Server("29"))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ the cluster's access rules decide what they may do, and everything lasts as long
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
@@ -21,7 +22,7 @@ from gangline.compose.contexts import access_of, client_of, refusal_of
 from gangline.compose.sockets import listen
 from gangline.engines.kubernetes.observer import KubernetesObserver
 from gangline.errors import GanglineError, StorageError
-from gangline.kube import ForbiddenError, KubeClient, KubeError, Owner
+from gangline.kube import ApiError, ForbiddenError, GenericObject, KubeClient, KubeError, Owner, Resource
 from gangline.model import CodeLimits, Job, JobId, JobPage
 from gangline.operations import Caller, Desk, explained
 from gangline.storage.interface import JobQuery
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
+_REVIEWS = Resource(
+    group="authentication.k8s.io",
+    plural="selfsubjectreviews",
+    kind="SelfSubjectReview",
+    type=GenericObject,
+    namespaced=False,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -85,7 +93,7 @@ class ContextService:
                 sweep_link=link,
                 clock=SystemClock(),
                 code_directory=self._code_directory,
-                caller=Caller(name=user_name(os.getuid())),
+                caller=Caller(name=store.author or user_name(os.getuid())),
                 courier=observer,
                 told=link.told,
             )
@@ -93,6 +101,8 @@ class ContextService:
         @web.middleware
         async def translate(request: web.Request, handler: Handler) -> web.StreamResponse:
             try:
+                if request.method != "GET":
+                    await store.sign()
                 return await handler(request)
             except GanglineError as error:
                 raise refusal_of(error, context=self._context) from error
@@ -113,6 +123,16 @@ class TenantStore(KubernetesStore):
     async def list(self, query: JobQuery) -> JobPage:
         """Return one page of jobs; a query that names no tenant means those of the whole cluster."""
         return await (super().list(query) if query.tenant is not None else self._whole.list(query))
+
+    async def sign(self) -> None:
+        """Find out by what name the cluster knows who speaks here: journals tell it, and new jobs bear it.
+
+        Nothing is decided by it; a cluster that does not say leaves journals with the name on this machine.
+        """
+        if self.author is None:
+            with contextlib.suppress(ApiError):
+                review = await self._client.create(_REVIEWS, {})
+                self.author = review.status["userInfo"]["username"]
 
     async def unfinished(self) -> AsyncIterator[Job]:
         """Return everything that waits or runs in the cluster, or in the namespace for whom may see no more."""

@@ -36,7 +36,8 @@ from gangline.storage.kubernetes.kubeflow_definitions import CATEGORY
 DEFAULT_IMAGE = f"gangline:{__version__}"
 """What deploy/Dockerfile builds; where it is found is for the administrator to say."""
 DEFAULT_NAMESPACE = "gangline-system"
-OLDEST = (1, 29)
+OLDEST = (1, 30)
+"""The first whose admission policies are there without being asked for."""
 
 Say = Callable[[str], None]
 

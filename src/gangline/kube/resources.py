@@ -89,3 +89,6 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
     type=GenericObject,
     namespaced=False,
 )
+NETWORK_POLICIES = Resource(
+    group="networking.k8s.io", plural="networkpolicies", kind="NetworkPolicy", type=GenericObject
+)

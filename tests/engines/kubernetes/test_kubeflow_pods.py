@@ -6,7 +6,12 @@ from typing import Any
 from gangline.dialects import read_plain
 from gangline.dialects.kubeflow import kind_of
 from gangline.engines.kubernetes import kubeflow_mpi, names
-from gangline.engines.kubernetes.kubeflow_pods import KubeflowGang, kubeflow_pods, kubeflow_services
+from gangline.engines.kubernetes.kubeflow_pods import (
+    KubeflowGang,
+    kubeflow_network_policy,
+    kubeflow_pods,
+    kubeflow_services,
+)
 from gangline.kube import OwnerReference
 from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId
 
@@ -173,3 +178,14 @@ def test_a_large_gang_is_told_of_its_peers_in_ranges_beside_the_list_of_its_fram
     variables = {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
     assert json.loads(variables["GANGLINE_CLUSTER"])["worker"] == ["mnist-worker-[0-59].red.svc:2222"]
     assert len(json.loads(variables["TF_CONFIG"])["cluster"]["worker"]) == 60
+
+
+def test_only_the_replicas_of_the_job_itself_may_connect_to_them() -> None:
+    job = gang_of(tfjob({"containers": [{"name": "tensorflow", "image": "acme/train"}]}))
+    policy = kubeflow_network_policy(job)
+    selector = policy["spec"]["podSelector"]["matchLabels"]
+    assert policy["spec"]["ingress"] == [{"from": [{"podSelector": {"matchLabels": selector}}]}]
+    for pod in kubeflow_pods(job, job.gang.replicas):
+        assert selector.items() <= pod["metadata"]["labels"].items()
+    assert policy["metadata"]["ownerReferences"][0]["uid"] == OWNER.uid
+    assert policy["metadata"]["name"] not in {service["metadata"]["name"] for service in kubeflow_services(job, [])}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gangline.engines.kubernetes.admission import job_policies, kubeflow_policies
 from gangline.engines.kubernetes.names import CONTROLLER, DOMAIN
 
 Plain = dict[str, Any]
@@ -16,6 +17,8 @@ CONTROLLER_NAME = "gangline-controller"
 QUEUE_READER = "gangline-queue-reader"
 PORT = 8080
 PRIORITY = f"{DOMAIN}/priority"
+SCRAPES = f"{DOMAIN}/scrapes"
+"""On a namespace: its pods may read the controller's metrics."""
 PRIORITY_CLASSES: Mapping[str, tuple[int, int]] = {
     # name: (the job's priority from which it applies, the value Kubernetes compares)
     "gangline-low": (0, -100),
@@ -51,7 +54,9 @@ def installation_objects(wanted: Installation) -> list[Plain]:
         _lease_role(wanted),
         _lease_binding(wanted),
         *_user_roles(wanted),
+        *_policies(wanted),
         _service(wanted),
+        _network_policy(wanted),
         _disruption_budget(wanted),
         _deployment(wanted),
     ]
@@ -203,6 +208,13 @@ def _user_roles(wanted: Installation) -> list[Plain]:
     ]
 
 
+def _policies(wanted: Installation) -> list[Plain]:
+    policies = job_policies(_metadata("gangline-jobs"))
+    for group, plurals in _adopted_kinds(wanted).items():
+        policies += kubeflow_policies(_metadata(f"gangline-{group.replace('.', '-')}"), group, plurals)
+    return policies
+
+
 _SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/component": "controller"}
 
 
@@ -212,6 +224,21 @@ def _service(wanted: Installation) -> Plain:
         "kind": "Service",
         "metadata": _metadata(CONTROLLER_NAME, wanted.namespace),
         "spec": {"selector": _SELECTOR, "ports": [{"name": "http", "port": PORT, "targetPort": "http"}]},
+    }
+
+
+def _network_policy(wanted: Installation) -> Plain:
+    """Let nobody at the controller but those who ask how it is; its kubelet's probes come in as ever."""
+    scrapers = [{"podSelector": {}}, {"namespaceSelector": {"matchLabels": {SCRAPES: "true"}}}]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(CONTROLLER_NAME, wanted.namespace),
+        "spec": {
+            "podSelector": {"matchLabels": _SELECTOR},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": scrapers, "ports": [{"protocol": "TCP", "port": PORT}]}],
+        },
     }
 
 

@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gangline.engines.kubernetes.launching import NETWORK_POLICIES
+from gangline.engines.kubernetes.admission import GROUP
 from gangline.engines.kubernetes.names import DOMAIN, JOB_ID
 from gangline.errors import EngineError, WaitTimeoutError
 from gangline.kube import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,
+    NETWORK_POLICIES,
     PODS,
     PRIORITY_CLASSES,
     SERVICES,
@@ -40,6 +41,9 @@ _RESOURCES: Sequence[AnyResource] = (
     CUSTOM_RESOURCE_DEFINITIONS,
     PRIORITY_CLASSES,
     SERVICES,
+    NETWORK_POLICIES,
+    _kind(GROUP, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False),
+    _kind(GROUP, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False),
     _kind("", "serviceaccounts", "ServiceAccount"),
     _kind("apps", "deployments", "Deployment"),
     _kind("policy", "poddisruptionbudgets", "PodDisruptionBudget"),

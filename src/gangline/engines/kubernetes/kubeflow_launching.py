@@ -6,6 +6,7 @@ service or ConfigMap may be this job's, that of a job of the same name which has
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from gangline.engines.kubernetes import kubeflow_mpi, names
 from gangline.engines.kubernetes.gangs import GangState
 from gangline.engines.kubernetes.kubeflow_pods import (
     KubeflowGang,
+    kubeflow_network_policy,
     kubeflow_pods,
     kubeflow_services,
     our_annotations,
@@ -26,6 +28,7 @@ from gangline.engines.kubernetes.refusals import RefusedError, name_taken
 from gangline.engines.kubernetes.watch import ClusterView
 from gangline.kube import (
     CONFIG_MAPS,
+    NETWORK_POLICIES,
     PODS,
     SECRETS,
     SERVICES,
@@ -66,6 +69,8 @@ class KubeflowLauncher:
         work: list[Coroutine[Any, Any, None]] = []
         if kind.has_services or not state.prepared:
             work += [self._service(job, body, refused) for body in kubeflow_services(job, replicas)]
+        if not state.prepared:
+            work.append(self._close_off(job))
         pods = zip(replicas, self._pods(job, replicas), strict=True)
         work += [self._pod(state, job, replica, pod, refused) for replica, pod in pods]
         outcomes = await asyncio.gather(*work, return_exceptions=True)
@@ -114,6 +119,10 @@ class KubeflowLauncher:
         # Written anew with every change of the gang: the kubelet carries it into running pods.
         await self._client.apply(CONFIG_MAPS, body, force=True)
         return True
+
+    async def _close_off(self, job: KubeflowGang) -> None:
+        with contextlib.suppress(AlreadyExistsError):  # that of an earlier attempt is the same
+            await self._client.create_unread(NETWORK_POLICIES, kubeflow_network_policy(job))
 
     async def _service(self, job: KubeflowGang, body: Plain, refused: asyncio.Event) -> None:
         await self._insist(job, SERVICES, body, refused, lambda: self._served(job, body))

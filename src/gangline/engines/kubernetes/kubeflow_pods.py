@@ -21,7 +21,15 @@ from gangline.dialects.kubeflow import (
 )
 from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.names import Part
-from gangline.engines.kubernetes.pod import DEFAULT_CONTAINER, OWN_HOST, Plain, joined, owner_to_plain, variables
+from gangline.engines.kubernetes.pod import (
+    DEFAULT_CONTAINER,
+    OWN_HOST,
+    Plain,
+    joined,
+    own_replicas_only,
+    owner_to_plain,
+    variables,
+)
 from gangline.kube import OwnerReference
 from gangline.model import Clean, Framework, Gang, GangReplica, ReplicaId, RoleName
 
@@ -196,6 +204,13 @@ def kubeflow_services(job: KubeflowGang, replicas: Iterable[GangReplica]) -> Ite
         labels = job.labels_of(replica.id)
         ports = _service_ports(_ports(job, replica.id.role, given))
         yield _service(job, job.name_of(replica.id), {**labels, **job.shared_labels(Part.NETWORK)}, labels, ports)
+
+
+def kubeflow_network_policy(job: KubeflowGang) -> Plain:
+    """Write the policy that lets only the job's own replicas connect to each other; named as no other job's is."""
+    labels = names.job_labels(job.controller, job.gang.id.job_id)
+    name = names.job_name(job.gang.spec.name, job.gang.id.job_id)
+    return own_replicas_only(job.metadata(name, job.shared_labels(Part.NETWORK)), labels)
 
 
 def _service_ports(ports: Iterable[Plain]) -> list[Plain]:

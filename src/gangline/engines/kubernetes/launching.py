@@ -34,6 +34,7 @@ from gangline.engines.kubernetes.watch import ClusterView
 from gangline.errors import InvalidInputError
 from gangline.kube import (
     CONFIG_MAPS,
+    NETWORK_POLICIES,
     PODS,
     PRIORITY_CLASSES,
     SECRETS,
@@ -42,7 +43,6 @@ from gangline.kube import (
     ApiError,
     ConflictError,
     ForbiddenError,
-    GenericObject,
     KubeClient,
     Metadata,
     NotFoundError,
@@ -53,9 +53,6 @@ from gangline.kube import (
 from gangline.kube.objects import AnyObject
 from gangline.model import Clean, Framework, Gang, GangReplica, JobId
 
-NETWORK_POLICIES = Resource(
-    group="networking.k8s.io", plural="networkpolicies", kind="NetworkPolicy", type=GenericObject
-)
 _SOLO_SECONDS = 30.0
 
 
@@ -157,8 +154,8 @@ class Launcher:
             return
         if (kind := kind_of(state.gang.spec)) is not None:
             # Found by their labels: the names repeat, and may be another job's by now.
-            kinds = (SERVICES, CONFIG_MAPS) if kind.framework is Framework.MPI else (SERVICES,)
-            await self._remove_labelled(job_id, kinds, stays=self._left(state, clean))
+            kinds = (CONFIG_MAPS,) if kind.framework is Framework.MPI else ()
+            await self._remove_labelled(job_id, (SERVICES, NETWORK_POLICIES, *kinds), stays=self._left(state, clean))
             return
         name = names.job_name(state.name, job_id)
         await asyncio.gather(

@@ -12,7 +12,16 @@ from gangline.dialects.frameworks import Address, Team, hostfile, shares_secret,
 from gangline.engines.kubernetes import job_secret, mpi_shell, names
 from gangline.engines.kubernetes.launch_order import with_host_aliases
 from gangline.engines.kubernetes.names import Part
-from gangline.engines.kubernetes.pod import DIRECTORIES, HOME, OWN_HOST, Plain, PodOrder, owned_metadata, replica_to_pod
+from gangline.engines.kubernetes.pod import (
+    DIRECTORIES,
+    HOME,
+    OWN_HOST,
+    Plain,
+    PodOrder,
+    own_replicas_only,
+    owned_metadata,
+    replica_to_pod,
+)
 from gangline.engines.kubernetes.staging import Stock, gang_to_staging, moves_to_data
 from gangline.kube import OwnerReference
 from gangline.model import Framework, Gang, GangReplica, JobId, JobSpec, NodeName, ReplicaId
@@ -105,17 +114,8 @@ def gang_to_network_policy(gang: Gang, around: Surroundings) -> Plain:
     """Write the policy that lets only the job's own replicas connect to each other."""
     if is_solo(gang.spec):
         return _solo_policy(gang, around)
-    selector = {"matchLabels": names.job_labels(around.controller, gang.id.job_id)}
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": _metadata(gang, around, _shared_name(gang), Part.NETWORK),
-        "spec": {
-            "podSelector": selector,
-            "policyTypes": ["Ingress"],
-            "ingress": [{"from": [{"podSelector": selector}]}],
-        },
-    }
+    metadata = _metadata(gang, around, _shared_name(gang), Part.NETWORK)
+    return own_replicas_only(metadata, names.job_labels(around.controller, gang.id.job_id))
 
 
 def _solo_policy(gang: Gang, around: Surroundings) -> Plain:

@@ -123,6 +123,21 @@ def owner_to_plain(owner: OwnerReference) -> Plain:
     }
 
 
+def own_replicas_only(metadata: Plain, labels: Mapping[str, str]) -> Plain:
+    """Write the network policy of a job whose pods have these labels: nobody connects to them but they themselves."""
+    selector = {"matchLabels": dict(labels)}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata,
+        "spec": {
+            "podSelector": selector,
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"podSelector": selector}]}],
+        },
+    }
+
+
 def _metadata(order: PodOrder, given: Plain) -> Plain:
     gang = order.gang
     labels = {**(given.get("labels") or {}), **order.labels}

@@ -78,7 +78,7 @@ class KubernetesStore:
     ) -> None:
         self._client = client
         self._prefix = prefix
-        self._author = author
+        self.author = author
         self._objects = JobObjects(client, prefix=prefix, namespace=namespace, believes_dates=believes_dates)
         self._announcer = Announcer(client) if announces else None
         self._metrics = MetricKeeper(client, self._metrics_place)
@@ -122,10 +122,10 @@ class KubernetesStore:
 
     def _signed(self, body: Plain) -> Plain:
         """Say who submits; the admission policy sees to it that it is true."""
-        if self._author is None:
+        if self.author is None:
             return body
         metadata = body["metadata"]
-        annotations = {**metadata["annotations"], AUTHOR: self._author}
+        annotations = {**metadata["annotations"], AUTHOR: self.author}
         return {**body, "metadata": {**metadata, "annotations": annotations}}
 
     def _owned(self, body: Plain, job: Job) -> Plain:
