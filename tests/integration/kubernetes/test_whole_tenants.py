@@ -297,7 +297,7 @@ async def test_pod_security_holds_for_the_pods_of_jobs(tenants: Tenants) -> None
 
 
 async def test_who_may_not_make_pods_may_not_have_the_controller_make_them_by_template(tenants: Tenants) -> None:
-    for name, template in (ESCALATIONS | BORROWINGS).items():
+    for template in (ESCALATIONS | BORROWINGS).values():
         body = job(template={"spec": template})
         trial = {"template": {"spec": body["spec"]}}
         container = {"name": "tensorflow", "image": BUSYBOX}
