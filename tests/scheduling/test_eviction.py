@@ -248,11 +248,12 @@ RECLAIM = [
         waits={"j": RESOURCES, "k": RESOURCES},
     ),
     Scenario(
-        "a gang that is too large to go without hurting its queue stays",
+        "a gang larger than what its queue borrows goes, too",
         nodes(1),
         [running(job("x", role(8), queue="a"), {"n0": 8}), job("j", role(4), queue="b")],
         A_B,
-        waits={"j": RESOURCES},
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
     ),
     Scenario(
         "a guarantee is never reclaimed",
@@ -317,11 +318,12 @@ RECLAIM = [
         "nobody takes what the first in line counts on, nor parts of it",
         nodes(1, gpus=2),
         [
-            *fill("x", 2, "n0", queue="a"),
+            *fill("x", 1, "n0", queue="a"),
+            *fill("y", 1, "n0", queue="a", preemptible=False),
             job("first", role(2), queue="b"),
             job("j", role(gpus=0.3), role(name="ps", gpus=0.3), queue="c"),
         ],
-        [queue("a"), queue("b"), queue("c")],
+        [queue("a"), queue("b", guarantee={"gpus": 2}), queue("c", guarantee={"gpus": 1})],
         waits={"first": RESOURCES, "j": RESOURCES},
     ),
 ]

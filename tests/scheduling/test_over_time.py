@@ -29,8 +29,15 @@ class Course:
 
     def step(self, seconds: float = STEP_SECONDS) -> Decision:
         """Decide, carry it out, and let time pass."""
+        decision = self.decide()
+        self.carry_out(decision, seconds)
+        return decision
+
+    def decide(self) -> Decision:
         jobs = list(self.jobs.values())
-        decision = cycle(self.nodes, jobs, self.queues, self.policies, now=self.now, memory=self.memory)
+        return cycle(self.nodes, jobs, self.queues, self.policies, now=self.now, memory=self.memory)
+
+    def carry_out(self, decision: Decision, seconds: float = STEP_SECONDS) -> None:
         self.memory = decision.memory
         at = Timestamp(self.now)
         for eviction in decision.evictions:
@@ -43,7 +50,6 @@ class Course:
         for grow in decision.grows:
             self.tell(GangGrown(job_id=grow.job_id, at=at, added=grow.added, gpu_slots=grow.gpu_slots))
         self.now += seconds
-        return decision
 
     def tell(self, event: Event) -> None:
         self.jobs[event.job_id] = advance(self.jobs[event.job_id], event).job

@@ -60,7 +60,7 @@ class _Cycle:
         self.floor = Floor(snapshot, policies)
         self.room = Room(self.floor, self.tree)
         self.reasons = Reasons(self.floor)
-        self.line = Line(self.tree, policies, snapshot.now)
+        self.line = Line(self.tree, policies, snapshot.now, lambda gang: self._need(gang.demand))
         self.layouts: dict[JobId, Layout] = {}
         self.explanations: dict[JobId, Explanation] = {}
         self.wake: list[Timestamp] = []
@@ -70,21 +70,29 @@ class _Cycle:
 
     def count(self) -> None:
         """Book what is used, count what is asked for, divide the cluster among the queues, form the line."""
-        for name, used in self.snapshot.holdings.used.items():
-            if name in self.tree.branches:
-                self.tree.book(self.tree.branches[name], used)
-        for held in self.floor.releasing():
-            if held.job.spec.queue in self.tree.branches:
-                self.tree.leave(self.tree.branches[held.job.spec.queue], held.amounts)
+        branches, holdings = self.tree.branches, self.snapshot.holdings
+        for name, used in holdings.used.items():
+            if name in branches:
+                self.tree.book(branches[name], used)
+                self.tree.hold(branches[name], holdings.least[name])
+        for held in holdings.releasing:
+            if held.job.spec.queue in branches:
+                self._count_leaving(held, branches[held.job.spec.queue])
         half_life = self.policies.usage_half_life_seconds
         self.usage = remember_usage(self.tree, self.snapshot.memory, self.snapshot.now, half_life)
         ready = [gang for gang in self.snapshot.waiting.values() if self._admit(gang)]
         asked = Counter((gang.job.spec.queue, id(gang.demand)) for gang in ready)
         demands = {id(gang.demand): gang.demand for gang in ready}
         for (name, demand), times in asked.items():
-            self.tree.ask(self.tree.branches[name], self._need(demands[demand]) * times)
+            self.tree.ask(branches[name], self._need(demands[demand]) * times)
         self.tree.settle()
         self.line.fill(ready, [nomination.job_id for nomination in self.room.owed()])
+
+    def _count_leaving(self, held: Held, leaf: Branch) -> None:
+        self.tree.leave(leaf, held.amounts, held.least)
+        if held.job.requeue:
+            # It will ask again in a moment; meanwhile nobody's share grows by what was its.
+            self.tree.ask(leaf, self._need(held.demand))
 
     def _admit(self, gang: Waiting) -> bool:
         """Whether the gang may stand in line at all."""
@@ -162,6 +170,7 @@ class _Cycle:
                 self.tree.book_seats(turn.leaf, seats.need.row, list(seats.each()))
         else:
             self.tree.book(turn.leaf, self._need(turn.gang.demand))
+        self.tree.hold(turn.leaf, self._need(turn.gang.demand))
         self.floor.now.draft.commit()
         self.floor.neighbours.settle(turn.gang, layout)
         self.line.served(turn.leaf)

@@ -53,7 +53,8 @@ class Held:
     """A gang that occupies machines.
 
     ``releasing`` says that it is on its way out, ``resizable`` that it may grow and shrink now. ``launched_at`` is
-    when this attempt got its machines, ``amounts`` what it uses of its queue.
+    when this attempt got its machines, ``amounts`` what it uses of its queue, ``least`` what of that it cannot live
+    without.
     """
 
     job: Job
@@ -63,6 +64,7 @@ class Held:
     resizable: bool
     launched_at: Timestamp
     amounts: Ints = field(compare=False)
+    least: Ints = field(compare=False)
 
     @property
     def owner(self) -> JobId:
@@ -95,6 +97,8 @@ class Holdings:
     releasing: tuple[Held, ...] = ()
     resizable: tuple[Held, ...] = ()
     used: Mapping[QueueName, Ints] = field(default_factory=dict)
+    least: Mapping[QueueName, Ints] = field(default_factory=dict)
+    """The part of what is used that the gangs cannot live without."""
     demands: dict[Demand, Demand] = field(default_factory=dict)
     """Equal demands are one object, so that the cycle may compare them by identity."""
     needs: dict[Shape, Need] = field(default_factory=dict)
@@ -160,6 +164,7 @@ class _Update:
         self._held = dict(old.held)
         self._waiting = dict(old.waiting)
         self._used = dict(old.used)
+        self._least = dict(old.least)
         self._draft = old.draft
         self._removed: dict[JobId, Held] = {}
         self._starting: list[Held] = []
@@ -182,7 +187,7 @@ class _Update:
             del self._removed[job.id]
             self._held[job.id] = _moved_on(before, job, _demand(job, self._old))
         else:
-            gang = Held(**_facts(job), demand=_demand(job, self._old), roles=(), amounts=NOTHING)
+            gang = Held(**_facts(job), demand=_demand(job, self._old), roles=(), amounts=NOTHING, least=NOTHING)
             self._held[job.id] = gang
             self._starting.append(gang)
 
@@ -207,6 +212,7 @@ class _Update:
             releasing=tuple(gang for gang in self._held.values() if gang.releasing),
             resizable=tuple(gang for gang in self._held.values() if gang.resizable),
             used=self._used,
+            least=self._least,
             demands=self._old.demands,
             needs=self._old.needs,
         )
@@ -214,6 +220,7 @@ class _Update:
     def _book(self, gang: Held, sign: int) -> None:
         queue = gang.job.spec.queue
         self._used[queue] = self._used.get(queue, 0) + sign * gang.amounts
+        self._least[queue] = self._least.get(queue, 0) + sign * gang.least
 
 
 NOTHING: Ints = np.zeros(0, dtype=np.int64)
@@ -243,7 +250,7 @@ def _facts(job: Job) -> dict[str, Any]:
 
 def _moved_on(gang: Held, job: Job, demand: Demand) -> Held:
     """The same gang in the same place, in another phase; what it would grow by may be something else now."""
-    return Held(**_facts(job), demand=demand, roles=gang.roles, amounts=gang.amounts)
+    return Held(**_facts(job), demand=demand, roles=gang.roles, amounts=gang.amounts, least=gang.least)
 
 
 def _demand(job: Job, old: Holdings) -> Demand:
@@ -270,6 +277,7 @@ def _hold(holdings: Holdings, draft: Draft, gang: Held) -> Held:
             by_role[status.id.role].append((status.id.index, rows[status.node], status.gpu_slot))
     roles = []
     amounts = np.zeros(len(holdings.measure.names), dtype=np.int64)
+    surplus = np.zeros_like(amounts)
     for role in gang.demand.roles:
         members = sorted(by_role[role.role], key=itemgetter(0))
         need = holdings.need(role.shape)
@@ -277,9 +285,11 @@ def _hold(holdings: Holdings, draft: Draft, gang: Held) -> Held:
         slots = draft.take_each(need, where, [slot for _, _, slot in members])
         if not is_terminating(gang.job.id):
             amounts += holdings.measure.of_rows(need.row, where)
+            if len(where) > role.least:
+                surplus += holdings.measure.of_rows(need.row, where[role.least :])
         indexes = tuple(index for index, _, _ in members)
         roles.append(HeldRole(role=role.role, shape=role.shape, indexes=indexes, rows=where, slots=slots))
-    return Held(**_facts(gang.job), demand=gang.demand, roles=tuple(roles), amounts=amounts)
+    return Held(**_facts(gang.job), demand=gang.demand, roles=tuple(roles), amounts=amounts, least=amounts - surplus)
 
 
 def _launched_at(job: Job) -> Timestamp:

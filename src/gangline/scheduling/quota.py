@@ -2,10 +2,13 @@
 
 Three numbers per queue and resource, each a short rule below: the *ceiling* that nothing passes, the *entitlement*
 (guarantee plus a weighted part of the rest, whoever asks) and the *deserved* share (the same, but what a queue
-does not ask for goes to those who do). The cycle owns one tree and books every start and stop in it.
+does not ask for goes to those who do). Who is next, who gives something up and who grows all follow from the deserved
+share, so that nobody gets what somebody else may take back at once. It counts the minimum of every gang that runs or
+waits: stopping one, or handing out surplus, changes nobody's share. The cycle owns one tree and books every start and
+stop in it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 import numpy as np
@@ -21,7 +24,8 @@ class Branch:
     """One queue in the tree, with what its jobs (and those of queues below it) use and ask for.
 
     Of what is ``used``, ``leaving`` will be given back by gangs that are being stopped; ``coming`` is promised to gangs
-    for which others are being stopped. ``past`` is the decayed use.
+    for which others are being stopped. ``firm`` is the minimum of all gangs that stay or have a place promised.
+    ``scarce`` says of which resources the queues below ask for more than this one deserves. ``past`` is decayed use.
     """
 
     __slots__ = (
@@ -31,12 +35,14 @@ class Branch:
         "coming",
         "deserved",
         "entitled",
+        "firm",
         "guarantee",
         "leaving",
         "parent",
         "past",
         "path",
         "queue",
+        "scarce",
         "used",
     )
 
@@ -50,6 +56,8 @@ class Branch:
         self.asked: Ints = np.zeros(len(measure.names), dtype=np.int64)
         self.leaving: Ints = np.zeros(len(measure.names), dtype=np.int64)
         self.coming: Ints = np.zeros(len(measure.names), dtype=np.int64)
+        self.firm: Ints = np.zeros(len(measure.names), dtype=np.int64)
+        self.scarce: Bools = np.zeros(len(measure.names), dtype=np.bool_)
         self.entitled: Ints = self.ceiling
         self.deserved: Ints = self.ceiling
         self.past = 0.0
@@ -63,6 +71,11 @@ class Branch:
     def promised(self) -> Ints:
         """What is kept for gangs for which others are being stopped, beyond what those will give back."""
         return np.asarray(np.maximum(self.coming - self.leaving, 0))
+
+    @property
+    def own(self) -> Ints:
+        """What others may not take from the queue: what it deserves, and its guarantee in any case."""
+        return np.asarray(np.maximum(self.deserved, self.guarantee))
 
 
 class QueueTree:
@@ -80,6 +93,8 @@ class QueueTree:
         """Whether any queue limits the GPUs of one type; otherwise nobody need count them."""
         self.limited = any((branch.ceiling < MANY).any() for branch in self.branches.values())
         """Whether any queue has a ceiling at all."""
+        self.divided = False
+        """Whether there is anybody to share with."""
 
     def _grow(self, known: Mapping[QueueName, Queue], name: QueueName, below: frozenset[QueueName]) -> Branch:
         if name not in self.branches:
@@ -114,27 +129,39 @@ class QueueTree:
         for branch in leaf.path:
             branch.asked += amounts
 
-    def leave(self, leaf: Branch, amounts: Ints) -> None:
-        """Count something that a job of this queue is about to give back."""
+    def hold(self, leaf: Branch, amounts: Ints) -> None:
+        """Count the minimum of gangs that stay or get a place."""
+        for branch in leaf.path:
+            branch.firm += amounts
+
+    def leave(self, leaf: Branch, amounts: Ints, least: Ints | int = 0) -> None:
+        """Count something that a job of this queue is about to give back; ``least`` of it is a gang's minimum."""
         for branch in leaf.path:
             branch.leaving += amounts
+            branch.firm -= least
 
     def promise(self, leaf: Branch, amounts: Ints) -> None:
-        """Count something that others are giving up for a job of this queue."""
+        """Count the place of a job of this queue for which others are giving something up."""
         for branch in leaf.path:
             branch.coming += amounts
+            branch.firm += amounts
 
     def settle(self) -> None:
         """Divide the cluster, from the root down, once everything used and asked for is counted."""
         self.root.deserved = self.root.entitled = self.measure.total
-        if len(self.branches) > 1 or any(not branch.queue.may_borrow for branch in self.branches.values()):
+        self.divided = len(self.branches) > 1
+        if self.divided or any(not branch.queue.may_borrow for branch in self.branches.values()):
             self._divide(self.root)
 
     def _divide(self, branch: Branch) -> None:
         if not branch.children:
             return
-        demands = [np.minimum(child.used + child.asked, child.ceiling) for child in branch.children]
+        demands = [np.minimum(child.firm + child.asked, child.ceiling) for child in branch.children]
         ceilings = [np.minimum(child.ceiling, branch.entitled) for child in branch.children]
+        surplus = sum(
+            (child.used - child.leaving - child.firm for child in branch.children), np.zeros_like(branch.used)
+        )
+        branch.scarce = np.asarray(sum(demands, surplus) > branch.deserved)
         for child, deserved, entitled in zip(
             branch.children,
             water_fill(branch.deserved, branch.children, demands),
@@ -149,11 +176,27 @@ class QueueTree:
                 self.limited = True
             self._divide(child)
 
-    def share(self, branch: Branch) -> float:
-        """The dominant share: the largest part of any resource of the cluster that the queue uses, and has used."""
-        return float(np.max(self._fractions(branch.used), initial=0.0)) + branch.past
+    def covers(self, path: Iterable[Branch], amounts: Ints) -> bool:
+        """Whether every one of these queues still has at most its own once a gang of theirs got that much."""
+        return not any(
+            ((branch.firm + amounts > branch.own) & (amounts > 0) & (branch.parent or self.root).scarce).any()
+            for branch in path
+        )
 
-    def _fractions(self, amounts: Ints) -> Floats:
+    def share(self, branch: Branch, more: Ints | int = 0) -> float:
+        """What a queue has (and would have with ``more``) beyond its guarantee, and has had: as a part of the cluster.
+
+        Of several resources the one that it has most of counts, among those that its siblings are short of.
+        """
+        beyond = self._parts(branch.used + more - branch.guarantee)
+        scarce = (branch.parent or self.root).scarce[: len(beyond)]
+        return float(np.max(beyond, initial=0.0, where=scarce if scarce.any() else True)) + branch.past
+
+    def use(self, branch: Branch) -> float:
+        """The largest part of any resource of the cluster that a queue uses."""
+        return float(np.max(self._parts(branch.used), initial=0.0))
+
+    def _parts(self, amounts: Ints) -> Floats:
         counted = slice(0, self.measure.typed.start)
         return np.asarray(amounts[counted] / np.maximum(self.measure.total[counted], 1))
 

@@ -1,6 +1,6 @@
 """Making room within a cycle: keeps a place for a gang that does not fit yet, and says who stops for it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gangline.model import Job, JobId, ReplicaId, Timestamp
 from gangline.scheduling.decision import Eviction, Shrink
@@ -81,20 +81,28 @@ class Room:
     def _plan(self, turn: Turn, attempt: Attempt, given: Plan) -> Plan | None:
         """What to give up besides."""
         stopped, known = {held.job.id for held in given.stopped}, set(map(id, given.units))
-        others = [unit for unit in self._units(turn) if id(unit) not in known and unit.gang.job.id not in stopped]
-        plan = attempt.stopping(others)
-        if plan is None and self._policies.defragmentation and self._floor.first is None and attempt.enough_in_total():
+        plan, tried = None, -1
+        for units in self._units(turn):
+            others = [unit for unit in units if id(unit) not in known and unit.gang.job.id not in stopped]
+            if len(others) > tried:
+                plan, tried = attempt.stopping(others), len(others)
+            if plan is not None:
+                return Plan((*given.units, *plan.units), plan.layout)
+        if self._policies.defragmentation and self._floor.first is None and attempt.enough_in_total():
             plan = attempt.moving(self._movable(turn))
         return None if plan is None else Plan((*given.units, *plan.units), plan.layout, plan.moves)
 
     def in_queue(self, turn: Turn, amounts: Ints, allowed: Bools | None) -> bool:
         """A queue above the gang is at its ceiling: let others below that one make way. False when that fails."""
-        relief = _Relief(self._tree, turn, amounts)
-        for unit in self._units(turn):
-            if not relief.lacking:
-                break
-            relief.add(unit)
-        return not relief.lacking and self.on_nodes(turn, allowed, relief.needed())
+        for units in self._units(turn):
+            relief = _Relief(self._tree, turn, amounts)
+            for unit in units:
+                if not relief.lacking:
+                    break
+                relief.add(unit)
+            if not relief.lacking and self.on_nodes(turn, allowed, relief.needed()):
+                return True
+        return False
 
     def _carry_out(self, turn: Turn, plan: Plan) -> None:
         job = turn.gang.job
@@ -105,7 +113,9 @@ class Room:
         for unit in plan.shed:
             self._tree.leave(self._tree.branches[unit.gang.job.spec.queue], unit.amounts)
         for held in plan.stopped:
-            self._tree.leave(self._tree.branches[held.job.spec.queue], held.amounts)
+            # Who is moved comes back.
+            least = 0 if plan.moves else held.least
+            self._tree.leave(self._tree.branches[held.job.spec.queue], held.amounts, least)
             reason = f"{'moved' if plan.moves else 'stopped'} to make room for '{job.name}'"
             self.evictions.append(Eviction(job_id=held.job.id, beneficiary=job.id, reason=reason))
             if plan.moves:
@@ -124,8 +134,10 @@ class Room:
             self._pool = Pool(self._snapshot, self._tree, self._policies)
         return self._pool
 
-    def _units(self, turn: Turn) -> list[Unit]:
-        return self._all().for_turn(turn, self._spared(turn))
+    def _units(self, turn: Turn) -> Iterator[list[Unit]]:
+        """Who could make room: first so that every queue keeps its share, and if that fails whoever has more now."""
+        for hard in (False, True):
+            yield self._all().for_turn(turn, self._spared(turn), hard=hard)
 
     def _movable(self, turn: Turn) -> list[Unit]:
         """Who may be moved and is welcome everywhere: where others keep it away, it might find no other place."""

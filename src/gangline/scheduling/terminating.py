@@ -19,7 +19,10 @@ def terminating_gang(job: Job, replicas: Iterable[ReplicaStatus]) -> Job:
     """What the scheduler is shown of a job's replicas that are terminating; never saved."""
     entry = PhaseEntry(phase=Phase.HALTING, at=job.history[-1].at, reason="Terminating")
     history = (*job.history, entry)
-    return replace(job, id=JobId(job.id + _MARK), history=history, replicas=tuple(replicas), holding=True)
+    # What is here will not wait again, whatever becomes of the job itself.
+    return replace(
+        job, id=JobId(job.id + _MARK), history=history, replicas=tuple(replicas), holding=True, requeue=False
+    )
 
 
 def is_terminating(job_id: JobId) -> bool:

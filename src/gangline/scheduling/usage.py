@@ -20,7 +20,7 @@ def remember_usage(
     usage: dict[QueueName, float] = {}
     for name in tree.leaves():
         leaf = tree.branches[name]
-        usage[name] = memory.usage.get(name, 0.0) * kept + tree.share(leaf) * (1.0 - kept)
+        usage[name] = memory.usage.get(name, 0.0) * kept + tree.use(leaf) * (1.0 - kept)
     for name, past in usage.items():
         for branch in tree.branches[name].path:
             branch.past += past

@@ -1,6 +1,6 @@
 """Who could make room for a gang, in the order in which it would hurt least. Says nothing about whether it helps."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,8 +59,11 @@ class Pool:
         ranks = sorted({each for _, each in self._classes}, reverse=True)
         self._levels = {each: level for level, each in enumerate(ranks)}
 
-    def for_turn(self, turn: Turn, taken: set[JobId]) -> list[Unit]:
-        """What may be given up for this gang: less important in its own queue, above their share in others."""
+    def for_turn(self, turn: Turn, taken: set[JobId], *, hard: bool = False) -> list[Unit]:
+        """What may be given up for this gang: less important in its own queue, above their share in others.
+
+        ``hard``: also gangs so large that their queue has less than its share without them.
+        """
         own: list[Unit] = []
         others: list[tuple[Branch, Unit]] = []
         for (_, rank), (leaf, gangs) in self._classes.items():
@@ -73,7 +76,7 @@ class Pool:
                 # Surplus competes on its own, behind everybody's minimum of the same importance.
                 own += [unit for unit in self._units(gangs, rank, taken, surplus_only=True) if not unit.whole]
         if others:
-            own += self._reclaimable(turn, others)
+            own += self._reclaimable(turn, others, hard=hard)
         return sorted(own, key=_order)
 
     def movable(self, turn: Turn, taken: set[JobId]) -> list[Unit]:
@@ -120,42 +123,75 @@ class Pool:
         units.append(Unit(held, minimum(held) if held.resizable else held.roles, True, weight, least))
         return units
 
-    def _reclaimable(self, turn: Turn, others: list[tuple[Branch, Unit]]) -> list[Unit]:
-        """Units of other queues that may go, taken in order while every queue keeps what it deserves.
+    def _reclaimable(self, turn: Turn, others: list[tuple[Branch, Unit]], *, hard: bool) -> list[Unit]:
+        """Units of other queues that may go, taken in order while their queues have more than their own.
 
-        The gang's own queue must stay within what it deserves, or the two would reclaim from each other in turn.
+        The share of the gang's own queue must cover it, or the two would reclaim from each other in turn.
         """
-        amounts = self._tree.measure.of_amounts(turn.gang.demand.total())
-        rivalries: dict[int, tuple[Bools, bool]] = {}
-        left: dict[int, Ints] = {}
+        claims: dict[int, _Claim | None] = {}
         granted = []
         for leaf, unit in sorted(others, key=lambda pair: _order(pair[1])):
             path = list(_until_shared(leaf, turn.leaf))
             shared = path[-1].parent or self._tree.root
-            if id(shared) not in rivalries:
-                contended = _contended(shared)
-                rivalries[id(shared)] = contended, _sated(_until_shared(turn.leaf, leaf), amounts, contended)
-            contended, sated = rivalries[id(shared)]
-            if not sated and all(_spare(branch, unit.amounts, contended, left) for branch in path):
-                for branch in path:
-                    left[id(branch)] = left.get(id(branch), branch.used - branch.leaving) - unit.amounts
+            if id(shared) not in claims:
+                claims[id(shared)] = self._claim(turn, leaf, shared, hard=hard)
+            claim = claims[id(shared)]
+            if claim is not None and claim.grants(path, unit):
                 granted.append(unit)
         return granted
 
+    def _claim(self, turn: Turn, leaf: Branch, shared: Branch, *, hard: bool) -> "_Claim | None":
+        """What the gang may ask of queues that it has only this one above it in common with; None: nothing."""
+        amounts = self._tree.measure.of_amounts(turn.gang.demand.total())
+        path = list(_until_shared(turn.leaf, leaf))
+        if not self._tree.covers(path, amounts):
+            return None
+        scarce = shared.scarce & (amounts > 0)
+        promised = bool((path[-1].firm + amounts <= path[-1].guarantee)[scarce].all())
+        return _Claim(scarce, hard=hard, promised=promised)
 
-def _contended(shared: Branch) -> Bools:
-    """Resources of which more is asked for below a queue than it deserves; only those are worth taking from anybody."""
-    wanted = sum((branch.used + branch.asked for branch in shared.children), np.zeros_like(shared.used))
-    return np.asarray(wanted > shared.deserved)
 
+class _Claim:
+    """What one gang may take from the queues of others: what they have beyond their own, of resources that are scarce.
 
-def _sated(path: Iterable[Branch], amounts: Ints, contended: Bools) -> bool:
-    """Whether one of these queues would have more than it deserves once it got that much."""
-    counts = contended & (amounts > 0)
-    return any(
-        (branch.used + branch.coming + amounts > np.maximum(branch.deserved, branch.guarantee))[counts].any()
-        for branch in path
-    )
+    Surplus counts against a queue as it is, a gang by the minimum of all gangs. A gentle claim leaves every queue its
+    own, a ``hard`` one only asks that it has more than that now. Nobody gets less than its guarantee for it, except for
+    a gang that is itself ``promised``.
+    """
+
+    def __init__(self, scarce: Bools, *, hard: bool, promised: bool) -> None:
+        self._scarce = scarce
+        self._hard = hard
+        self._promised = promised
+        self._firm: dict[int, Ints] = {}
+        self._all: dict[int, Ints] = {}
+
+    def grants(self, path: Sequence[Branch], unit: Unit) -> bool:
+        """Whether all queues on the path can do without a unit, after those that were granted before."""
+        if not all(self._spares(branch, unit) for branch in path):
+            return False
+        for branch in path:
+            self._all[id(branch)] = self._total(branch) - unit.amounts
+            if unit.whole:
+                self._firm[id(branch)] = self._minimum(branch) - unit.amounts
+        return True
+
+    def _spares(self, branch: Branch, unit: Unit) -> bool:
+        before = self._minimum(branch) if unit.whole else self._total(branch)
+        counts = self._scarce & (unit.amounts > 0)
+        if not (before > branch.own)[counts].any():
+            return False
+        after = before - unit.amounts
+        if not (self._hard and unit.whole) and not (after >= branch.own)[counts].all():
+            return False
+        keeps_guarantee = (after >= np.minimum(branch.guarantee, before))[unit.amounts > 0].all()
+        return bool(keeps_guarantee) or (self._hard and self._promised)
+
+    def _total(self, branch: Branch) -> Ints:
+        return self._all.get(id(branch), branch.used - branch.leaving + branch.coming)
+
+    def _minimum(self, branch: Branch) -> Ints:
+        return self._firm.get(id(branch), branch.firm)
 
 
 def surplus(gang: Held) -> Iterator[HeldRole]:
@@ -176,16 +212,6 @@ def _part(role: HeldRole, which: slice) -> HeldRole:
     return HeldRole(
         role=role.role, shape=role.shape, indexes=role.indexes[which], rows=role.rows[which], slots=role.slots[which]
     )
-
-
-def _spare(branch: Branch, amounts: Ints, contended: Bools, left: dict[int, Ints]) -> bool:
-    """Whether a queue can do without this much: it keeps its guarantee, and its share of what is scarce."""
-    before = left.get(id(branch), branch.used - branch.leaving)
-    after = before - amounts
-    used = amounts > 0
-    keeps_guarantee = bool((after >= np.minimum(branch.guarantee, before))[used].all())
-    keeps_share = bool((after >= branch.deserved)[used & contended].all())
-    return keeps_guarantee and keeps_share and bool((used & contended).any())
 
 
 def _order(unit: Unit) -> tuple[float, float, str, int]:

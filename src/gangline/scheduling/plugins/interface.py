@@ -64,10 +64,13 @@ class JobOrder(Protocol):
 
 
 class QueueOrder(Protocol):
-    """Called whenever a queue has got something: which of several sibling queues is served next?"""
+    """Called whenever a queue has got something: which of several sibling queues is served next?
+
+    Gangs that the share of their queue covers are served before any other; this orders queues among either.
+    """
 
     def key(self, queue: Queue, share: float, *, below_guarantee: bool) -> tuple[float, ...]:
-        """Return a sort key. ``share`` is the queue's dominant share of the cluster, between 0 and 1."""
+        """Return a sort key. ``share`` is the part of the cluster that the queue has beyond its guarantee, 0 to 1."""
         ...
 
 

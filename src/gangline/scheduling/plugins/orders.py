@@ -53,7 +53,7 @@ class LeastAttained:
 
 
 class DominantShare:
-    """The default: queues below their guarantee first, then the smallest dominant share per weight."""
+    """The default: queues below their guarantee first, then who has least of the cluster beyond it, per weight."""
 
     def key(self, queue: Queue, share: float, *, below_guarantee: bool) -> tuple[float, ...]:
         """Guarantee, then weighted share."""
