@@ -8,7 +8,7 @@ of work sorts a million integers.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from gangline.model import (
     NodeName,
     Phase,
     PhaseEntry,
+    Queue,
+    QueueName,
     ReplicaId,
     ReplicaState,
     ReplicaStatus,
@@ -53,12 +55,20 @@ def nodes(count: int, gpus: int = 8) -> list[Node]:
     return [Node(name=NodeName(f"n{i:05d}"), capacity=capacity, gpu_type="h200") for i in range(count)]
 
 
-def job(name: str, replicas: int, resources: Resources, *, priority: int = 50, created: float = 0.0) -> Job:
+def job(
+    name: str,
+    replicas: int,
+    resources: Resources,
+    *,
+    priority: int = 50,
+    created: float = 0.0,
+    queue: str = "default",
+) -> Job:
     role = RoleSpec(name=RoleName("worker"), replicas=replicas, command=("train",), resources=resources)
     at = Timestamp(created)
     return Job(
         id=JobId(name),
-        spec=JobSpec(name=name, roles=(role,), priority=priority),
+        spec=JobSpec(name=name, roles=(role,), priority=priority, queue=QueueName(queue)),
         created_at=at,
         history=(PhaseEntry(phase=Phase.QUEUED, at=at, reason="Submitted"),),
     )
@@ -87,9 +97,10 @@ def timed(
     jobs: list[Job],
     check: Callable[[Decision], bool],
     runs: int = 5,
+    queues: Sequence[Queue] = (),
 ) -> None:
-    taken = best_of(lambda: take_snapshot(nodes=machines, jobs=jobs, queues=(), now=NOW), 1)
-    snapshot = take_snapshot(nodes=machines, jobs=jobs, queues=(), now=NOW)
+    taken = best_of(lambda: take_snapshot(nodes=machines, jobs=jobs, queues=queues, now=NOW), 1)
+    snapshot = take_snapshot(nodes=machines, jobs=jobs, queues=queues, now=NOW)
     decision = decide(snapshot, Policies())
     assert check(decision), name
     seconds = best_of(lambda: decide(snapshot, Policies()), runs)
@@ -150,6 +161,53 @@ def full_cycle(baseline: float, busy: float, name: str) -> None:
     timed(name, 1000, baseline, machines, jobs, lambda d: len(d.starts) + len(d.explanations) == 100_000)
 
 
+def reclaim(baseline: float) -> None:
+    machines = nodes(500)
+    held = [running(job(f"x{i}", 1, ONE_GPU, queue="guest"), [machines[i // 8].name]) for i in range(4000)]
+    jobs = [*held, *(job(f"j{i}", 1, ONE_GPU, queue="owner", created=i * 0.01) for i in range(2000))]
+    queues = [Queue(name=QueueName("guest")), Queue(name=QueueName("owner"))]
+    timed(
+        "2,000 one-GPU reclaims on 500 full nodes",
+        1000,
+        baseline,
+        machines,
+        jobs,
+        lambda d: len(d.evictions) > 0,
+        runs=1,
+        queues=queues,
+    )
+
+
+def many_queues(baseline: float) -> None:
+    limit = Resources(cpu_millis=10**9, memory_mib=10**9, gpu_millis=4000)
+    queues = [Queue(name=QueueName(f"q{i}"), limit=limit) for i in range(1000)]
+    jobs = [job(f"j{i}", 1, ONE_GPU, queue=f"q{i % 1000}", created=i * 0.01) for i in range(10_000)]
+    timed(
+        "10,000 jobs in 1,000 queues with limits, 500 nodes",
+        500,
+        baseline,
+        nodes(500),
+        jobs,
+        lambda d: len(d.starts) == 4000,
+        runs=2,
+        queues=queues,
+    )
+
+
+def all_different(baseline: float) -> None:
+    sizes = [Resources(cpu_millis=1000 + i, memory_mib=4096 + i, gpu_millis=1000) for i in range(5000)]
+    jobs = [job(f"j{i}", 1 + i % 8, size, created=i * 0.01) for i, size in enumerate(sizes)]
+    timed(
+        "5,000 gangs that all differ, 500 nodes",
+        5000,
+        baseline,
+        nodes(500),
+        jobs,
+        lambda d: len(d.starts) + len(d.explanations) == 5000,
+        runs=1,
+    )
+
+
 def main() -> None:
     baseline = machine_baseline()
     print(f"baseline: sorting a million integers takes {baseline * 1000:.1f} ms")
@@ -158,6 +216,9 @@ def main() -> None:
     victims(baseline)
     full_cycle(baseline, 0.9, "10,000 nodes, 90 % full, 100,000 jobs of 50 shapes")
     full_cycle(baseline, 0.0, "10,000 empty nodes, 100,000 jobs of 50 shapes")
+    reclaim(baseline)
+    many_queues(baseline)
+    all_different(baseline)
 
 
 if __name__ == "__main__":

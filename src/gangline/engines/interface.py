@@ -61,6 +61,9 @@ class Engine(Protocol):
         time: if it is gone without a known exit, it is reported as ReplicaLost. A replica with a higher incarnation
         than the one known is started again in place. Replicas not listed are stopped gracefully. A gang that cannot
         be started is reported as GangFailed; this method raises only for defects.
+
+        What a replica has is free for others once its end is reported, and as soon as it is no longer listed: the
+        scheduler counts that way. Who gets it then waits until it is there, and does not fail.
         """
         ...
 

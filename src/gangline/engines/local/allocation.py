@@ -11,6 +11,10 @@ from gangline.model import Resources
 WHOLE_DEVICE = 1000
 
 
+class NoFreeGpuError(EngineError):
+    """Others have the GPUs that a replica was to get."""
+
+
 class Allocation:
     """What is given out on every node, by the orders that are in force.
 
@@ -31,7 +35,7 @@ class Allocation:
     def choose(
         self, node: LocalNode, wanted: Resources, gpu_slot: int | None = None
     ) -> tuple[list[int], dict[str, int]]:
-        """Choose CPUs and GPUs for one replica and count them as given. Raises EngineError if GPUs are missing.
+        """Choose CPUs and GPUs for one replica and count them as given. Raises NoFreeGpuError if GPUs are missing.
 
         ``gpu_slot`` is where the scheduler has put its part of a GPU: beside those of the same number, and nobody else.
         """
@@ -40,6 +44,16 @@ class Allocation:
         self._note(cpus, wanted.cpu_millis, gpus)
         self._bind(node.node.name, gpu_slot, gpus)
         return cpus, gpus
+
+    def regain(self, order: ReplicaOrder) -> bool:
+        """Give a replica that starts again what it had before; False, and nothing, if others have its GPUs by now."""
+        bound = {self._shared.get((order.node, order.gpu_slot))} if order.gpu_slot is not None else set()
+        moved = any(device is not None and device not in order.gpu_millis for device in bound)
+        if moved or any(self._room(device) < millis for device, millis in order.gpu_millis.items()):
+            return False
+        self._note(order.cpus, order.cpu_millis, order.gpu_millis)
+        self._bind(order.node, order.gpu_slot, order.gpu_millis)
+        return True
 
     def _choose_cpus(self, node: LocalNode, millis: int) -> list[int]:
         """The least loaded CPUs, as many as the amount rounded up; without an amount, all of the node's."""
@@ -54,7 +68,7 @@ class Allocation:
         ids = [device.id for device in node.devices]
         free = [device for device in ids if not self._gpu_millis[device]]
         if len(free) < whole:
-            raise EngineError(f"{whole} free GPUs are needed on {node.node.name}, {len(free)} are there")
+            raise NoFreeGpuError(f"{whole} free GPUs are needed on {node.node.name}, {len(free)} are there")
         chosen = dict.fromkeys(free[:whole], WHOLE_DEVICE)
         if fraction:
             possible = [device for device in ids if device not in chosen]
@@ -63,7 +77,9 @@ class Allocation:
                 possible = [own] if own else [device for device in possible if device in free]
             roomy = [device for device in possible if self._room(device) >= fraction]
             if not roomy:
-                raise EngineError(f"{fraction / WHOLE_DEVICE:g} of a GPU is needed on {node.node.name}, none has room")
+                raise NoFreeGpuError(
+                    f"{fraction / WHOLE_DEVICE:g} of a GPU is needed on {node.node.name}, none has room"
+                )
             chosen[min(roomy, key=self._room)] = fraction
         return chosen
 

@@ -3,11 +3,13 @@
 import asyncio
 import errno
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from gangline.engines.interface import Engine, EngineEvent, LogQuery, NodesChanged, Saboteur
 from gangline.engines.local.addresses import Addresses
+from gangline.engines.local.allocation import NoFreeGpuError
 from gangline.engines.local.devices import DeviceWatch
 from gangline.engines.local.keeper import processes
 from gangline.engines.local.keeper.trees import remove_tree
@@ -63,8 +65,9 @@ class LocalEngine:
         )
         self._links: dict[GangId, GangLink] = {}
         self._tasks: dict[GangId, asyncio.Task[None]] = {}
-        self._without_room: dict[GangId, asyncio.Task[None]] = {}
-        """Changes of living gangs that wait until the disk has room for the order."""
+        self._postponed: dict[GangId, asyncio.Task[None]] = {}
+        """Orders that wait: for room on the disk, or until those are gone whose GPUs they are to get."""
+        self._freed = asyncio.Event()
         self._news: asyncio.Queue[EngineEvent | Exception] = asyncio.Queue()
         self._watches: tuple[asyncio.Task[None], ...] = ()
         self._meter = UsageMeter(clock)
@@ -83,19 +86,23 @@ class LocalEngine:
             # Whatever the controller remembers: tell it again.
             self._glance(gang.id).look()
             return
-        others = [
-            order
-            for other in self._links.values()
-            for order in (other.leaving() if other is link else other.holdings())
-        ]
+        taken = [order for other in self._links.values() for order in other.holdings(gang if other is link else None)]
         try:
-            order = self._order_writer.write(gang, known=link.order if link else None, nodes=parts, others=others)
+            order = self._order_writer.write(gang, known=link.order if link else None, nodes=parts, taken=taken)
         except (EngineError, OSError) as error:
+            if isinstance(error, NoFreeGpuError) and any(other.departing for other in self._links.values()):
+                # The scheduler counts on those who go, and they are not quite gone.
+                self._postponed[gang.id] = asyncio.create_task(
+                    self._run_later(gang, self._freed.wait, new=link is None)
+                )
+                return
             no_room = isinstance(error, OSError) and error.errno in _NO_ROOM
             if link is not None and no_room:
                 # What lives goes on as it is.
                 _log.warning("the order of attempt %s waits for room on the disk: %s", gang.id, error)
-                self._without_room[gang.id] = asyncio.create_task(self._run_later(gang))
+                self._postponed[gang.id] = asyncio.create_task(
+                    self._run_later(gang, partial(asyncio.sleep, _DISK_SECONDS))
+                )
                 return
             job_id, attempt = gang.id
             self._news.put_nowait(
@@ -172,7 +179,7 @@ class LocalEngine:
 
     async def close(self) -> None:
         """Let go of everything in this process; gangs go on without it, and the next engine finds them."""
-        tasks = [*self._tasks.values(), *self._without_room.values(), *self._watches]
+        tasks = [*self._tasks.values(), *self._postponed.values(), *self._watches]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -202,21 +209,26 @@ class LocalEngine:
 
     def _glance(self, gang_id: GangId) -> GangLink:
         """Read what is known of an attempt, without following it."""
-        return GangLink(gang_id, self._layout, self._clock, self._news.put_nowait)
+        return GangLink(gang_id, self._layout, self._clock, self._news.put_nowait, self._looked)
+
+    def _looked(self) -> None:
+        """Something may be free that was not: whoever waits for it looks again."""
+        self._freed.set()
+        self._freed = asyncio.Event()
 
     def _open(self, gang_id: GangId) -> GangLink:
         link = self._links[gang_id] = self._glance(gang_id)
         self._tasks[gang_id] = asyncio.create_task(self._serve(link), name=f"gang {gang_id}")
         return link
 
-    async def _run_later(self, gang: Gang) -> None:
-        await asyncio.sleep(_DISK_SECONDS)
-        del self._without_room[gang.id]
-        if gang.id in self._links:
+    async def _run_later(self, gang: Gang, moment: Callable[[], Awaitable[object]], *, new: bool = False) -> None:
+        await moment()
+        del self._postponed[gang.id]
+        if new or gang.id in self._links:
             await self.run(gang)
 
     def _withdraw(self, gang_id: GangId) -> None:
-        if waiting := self._without_room.pop(gang_id, None):
+        if waiting := self._postponed.pop(gang_id, None):
             waiting.cancel()
 
     async def _serve(self, link: GangLink) -> None:

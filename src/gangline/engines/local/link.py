@@ -21,19 +21,29 @@ from gangline.engines.local.news import news_of
 from gangline.engines.local.wire import Order, ReplicaOrder, read_order, read_record
 from gangline.errors import EngineError
 from gangline.lifecycle.events import GangEvent, GangFailed, GangStopped, ReplicaExited, ReplicaLost, ReplicaStarted
-from gangline.model import Clock, GangId, ReplicaId
+from gangline.model import Clock, Gang, GangId, ReplicaId
 
 _KEEPER = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from keeper.__main__ import main; main()"
 _RUN: dict[str, object] = {"do": "run"}
 _RETRY_SECONDS = 0.2
 _RETRIES_BEFORE_REPORT = 3
+_OVER = frozenset({Status.EXITED, Status.LOST})
 _REPLICA_NEWS = (ReplicaStarted, ReplicaExited, ReplicaLost)
 
 
 class GangLink:
     """One attempt that is not known to be stopped."""
 
-    def __init__(self, gang_id: GangId, layout: Layout, clock: Clock, publish: Callable[[EngineEvent], None]) -> None:
+    def __init__(
+        self,
+        gang_id: GangId,
+        layout: Layout,
+        clock: Clock,
+        publish: Callable[[EngineEvent], None],
+        looked: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``looked`` is called whenever the record was read again: something may be free that was not."""
+        self._looked = looked
         self.gang_id = gang_id
         self._layout = layout
         self._directory = layout.attempt(gang_id)
@@ -57,16 +67,28 @@ class GangLink:
         """Whether nothing of the attempt is left."""
         return self.record.stopped_at is not None
 
-    def holdings(self) -> list[ReplicaOrder]:
-        """Return the orders whose CPUs and GPUs are taken, those of replicas on their way out included."""
+    @property
+    def departing(self) -> bool:
+        """Whether something of the attempt is on its way out, so that more will be free soon."""
+        return bool(self._leaving) or (self._stop_wanted and not self.stopped)
+
+    def holdings(self, wanted: Gang | None = None) -> list[ReplicaOrder]:
+        """Return the orders whose CPUs and GPUs are taken, those of replicas on their way out included.
+
+        A replica has what it was given until its end is on record, when nothing of it is alive any more. From the same
+        record the scheduler learns that it may place others there, whatever else the gang is doing. What is ``wanted``
+        next leaves out replicas that are to start again.
+        """
         if self.stopped:
             return []
-        listed = self.order.replicas if self.order else []
+        over = {(each.name, each.incarnation) for each in self.record.replicas if each.status in _OVER}
+        again = {str(each.id): each.incarnation for each in wanted.replicas} if wanted else {}
+        listed = [
+            each
+            for each in (self.order.replicas if self.order else ())
+            if (each.name, each.incarnation) not in over and again.get(each.name, each.incarnation) == each.incarnation
+        ]
         return [*listed, *self._leaving.values()]
-
-    def leaving(self) -> list[ReplicaOrder]:
-        """Return the orders of replicas that were taken out of the gang and still run."""
-        return list(self._leaving.values())
 
     def run(self, order: Order) -> None:
         """Make what exists agree with an order that is on disk already."""
@@ -118,6 +140,7 @@ class GangLink:
             # News of a replica that was taken out of the gang would speak of nobody the controller knows.
             if not isinstance(event, _REPLICA_NEWS) or str(event.replica) in listed:
                 self._tell(event)
+        self._looked()
         return self.stopped
 
     def read_metrics(self) -> None:

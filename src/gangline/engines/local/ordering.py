@@ -57,12 +57,15 @@ class OrderWriter:
     use_cgroups: bool
 
     def write(
-        self, gang: Gang, *, known: Order | None, nodes: Mapping[NodeName, LocalNode], others: Iterable[ReplicaOrder]
+        self, gang: Gang, *, known: Order | None, nodes: Mapping[NodeName, LocalNode], taken: Iterable[ReplicaOrder]
     ) -> Order:
-        """Make the attempt's directories and its order. Raises EngineError if what it needs is not there."""
+        """Make the attempt's directories and its order. Raises EngineError if what it needs is not there.
+
+        ``taken`` are the orders whose CPUs and GPUs somebody has, the attempt's own among them.
+        """
         token = known.token if known else secrets.token_hex(8)
         kept = {order.name: order for order in known.replicas} if known else {}
-        allocation = Allocation([*others, *kept.values()], offset=int(token, 16))
+        allocation = Allocation(taken, offset=int(token, 16))
         given = {replica.id: self._give(gang, replica, kept, allocation, nodes) for replica in gang.replicas}
         addresses = self._addresses(gang, kept)
         environments = GangEnvironment.of(self.layout, gang, token=token, inherited=os.environ, addresses=addresses)
@@ -100,7 +103,9 @@ class OrderWriter:
         nodes: Mapping[NodeName, LocalNode],
     ) -> tuple[list[int], dict[str, int]]:
         known = kept.get(str(replica.id))
-        if known is not None and known.node == replica.node:
+        # Between two incarnations nobody has what a replica had; somebody else may have got it.
+        stays = known is not None and known.node == replica.node
+        if known is not None and stays and (known.incarnation == replica.incarnation or allocation.regain(known)):
             return known.cpus, known.gpu_millis
         node = nodes.get(replica.node)
         if node is None:
