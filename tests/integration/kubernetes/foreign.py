@@ -32,8 +32,8 @@ DEPLOYMENTS = Resource(group="apps", plural="deployments", kind="Deployment", ty
 BATCH_JOBS = Resource(group="batch", plural="jobs", kind="Job", type=GenericObject)
 
 
-def group_definition(group: str, version: str) -> dict[str, Any]:
-    """The least that makes a server know a kind of PodGroup."""
+def group_definition(group: str, version: str, *, status: bool) -> dict[str, Any]:
+    """The least that makes a server know a kind of PodGroup, with a subresource for its status or without."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
     return {
@@ -54,7 +54,7 @@ def group_definition(group: str, version: str) -> dict[str, Any]:
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": schema},
-                    "subresources": {"status": {}},
+                    "subresources": {"status": {}} if status else {},
                 }
             ],
         },

@@ -10,6 +10,7 @@ import pytest
 from gangline.engines.kubernetes.foreign.groups import GROUP_RESOURCES, PLUGINS_GROUP, VOLCANO_GROUP, GroupKind
 from gangline.kube import PODS
 from gangline.model import Phase, Resources
+from gangline.storage.kubernetes import JOBS
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.foreign import (
     BATCH_JOBS,
@@ -34,7 +35,8 @@ def one_seat(world: ForeignWorld) -> Resources:
 
 async def make_group(world: ForeignWorld, kind: GroupKind, least: int, **spec: Any) -> None:
     resource = GROUP_RESOURCES[kind]
-    await define(world.client, group_definition(resource.group, resource.version), resource)
+    has_status = kind is not GroupKind.VOLCANO  # whose own definition has none
+    await define(world.client, group_definition(resource.group, resource.version, status=has_status), resource)
     body = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -143,6 +145,14 @@ async def test_a_group_of_three_is_bound_whole_or_not_at_all(
     await world.offer_seats(2, 1)
     await world.until_bound(3)
     await group_phase(world, kind, "Running")
+    status = (await world.client.get(GROUP_RESOURCES[kind], "team", namespace=world.namespace)).status
+    assert {name: status.get(name) or 0 for name in ("running", "succeeded", "failed")} == {
+        "running": 3,
+        "succeeded": 0,
+        "failed": 0,
+    }
+    record = await world.client.get(JOBS, "team", namespace=world.namespace)
+    assert record.metadata.owner_references[0].name == "team"
 
 
 async def test_a_native_group_is_bound_whole_or_not_at_all(world: ForeignWorld) -> None:

@@ -78,7 +78,7 @@ async def test_the_controllers_own_role_is_enough_for_pods_of_others(
     kubernetes_cluster: ClusterUnderTest, kubernetes_client: KubeClient, kubernetes_namespace: str
 ) -> None:
     resource = GROUP_RESOURCES[GroupKind.VOLCANO]
-    await define(kubernetes_client, group_definition(resource.group, resource.version), resource)
+    await define(kubernetes_client, group_definition(resource.group, resource.version, status=False), resource)
     group = {"metadata": {"name": "team"}, "spec": {"minMember": 2}}
     await kubernetes_client.create(resource, group, namespace=kubernetes_namespace)
     access = replace(load_access(path=kubernetes_cluster.kubeconfig), impersonation=(("Impersonate-User", ACCOUNT),))

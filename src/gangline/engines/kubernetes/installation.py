@@ -105,7 +105,8 @@ def controller_rules() -> list[Plain]:
         _rule("", ["persistentvolumes"], ["get", "list", "patch"]),
         _rule("storage.k8s.io", ["storageclasses"], ["get"]),
         _rule("scheduling.volcano.sh", ["podgroups"], _READ),
-        _rule("scheduling.volcano.sh", ["podgroups/status"], ["patch"]),
+        # Volcano's definition has no subresource for the status.
+        _rule("scheduling.volcano.sh", ["podgroups", "podgroups/status"], ["patch"]),
         _rule("scheduling.x-k8s.io", ["podgroups"], _READ),
         _rule("scheduling.x-k8s.io", ["podgroups/status"], ["patch"]),
         _rule("scheduling.k8s.io", ["podgroups", "workloads"], _READ),

@@ -9,11 +9,13 @@ import pytest
 from gangline.dialects.native import API_VERSION, KIND, job_from_plain
 from gangline.engines.kubernetes.foreign.groups import VOLCANO_TASK, Group, GroupKind, GroupName
 from gangline.engines.kubernetes.foreign.pods import WatchedPod
+from gangline.engines.kubernetes.foreign.record_book import RecordBook
 from gangline.engines.kubernetes.foreign.records import (
     BadRecordError,
     Member,
     gang_to_job,
     gang_to_record,
+    name_of_group,
     object_to_record,
     requirements_of,
 )
@@ -23,6 +25,7 @@ from gangline.errors import InvalidInputError
 from gangline.kube import GenericObject, OwnerReference
 from gangline.kube.objects import NodeSelector
 from gangline.model import JobSpec, Phase
+from tests.engines.kubernetes.fake_cluster import FakeCluster
 from tests.engines.kubernetes.foreign.builders import NAMESPACE, make_kube_node, make_pod, node_choice, pod_terms
 
 GROUP = Group(
@@ -61,6 +64,21 @@ def test_recording_a_gang_twice_makes_one_name_and_another_gang_another() -> Non
     first, again = record(make_pod("a"), make_pod("b")), record(make_pod("b"), make_pod("a"))
     other = record(make_pod("a"), make_pod("c"))
     assert first.metadata.name == again.metadata.name != other.metadata.name
+
+
+async def written(book: RecordBook, *pods: WatchedPod) -> str:
+    members = [Member(pod=pod, wish=wish_of(pod)) for pod in pods]
+    body = gang_to_record(members, GROUP, tenant=NAMESPACE, priority=None)
+    return (await book.write(body, called=name_of_group(GROUP))).name
+
+
+async def test_a_record_has_the_name_of_its_group_unless_another_job_has_it() -> None:
+    book = RecordBook(FakeCluster(), namespace=None, changed=lambda _: None)  # type: ignore[arg-type]  # the fake
+    assert await written(book, make_pod("a"), make_pod("b")) == "team"
+    assert await written(book, make_pod("b"), make_pod("a")) == "team", "the same pods in another order"
+    later = await written(book, make_pod("c"), make_pod("d"))
+    assert later.startswith("team-")
+    assert await written(book, make_pod("c"), make_pod("d")) == later
 
 
 def test_pods_that_differ_are_roles_of_their_own_and_never_service_roles() -> None:

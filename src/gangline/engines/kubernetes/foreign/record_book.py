@@ -74,14 +74,21 @@ class RecordBook:
         """The uids of all pods of a namespace that have a record."""
         return self._recorded.get(namespace, {}).keys()
 
-    async def write(self, body: dict[str, Any]) -> Recorded:
-        """Record a gang; one that is recorded already is read."""
-        try:
-            item = await self._client.create(JOBS, body)
-        except AlreadyExistsError:
-            metadata = body["metadata"]
-            item = await self._client.get(JOBS, metadata["name"], namespace=metadata["namespace"])
-        return self._keep(item)
+    async def write(self, body: dict[str, Any], *, called: str) -> Recorded:
+        """Record a gang; one that is recorded already is read.
+
+        It is ``called`` as its group, under which people look for it; where another job has that name, as the body is.
+        """
+        metadata = body["metadata"]
+        for name in dict.fromkeys((called, metadata["name"])):
+            try:
+                item = await self._client.create(JOBS, {**body, "metadata": {**metadata, "name": name}})
+            except AlreadyExistsError:
+                item = await self._client.get(JOBS, name, namespace=metadata["namespace"])
+                if name != metadata["name"] and not _records(item, body):
+                    continue
+            return self._keep(item)
+        raise AssertionError("the last name is the gang's own")
 
     def keep(self, job: Job, manifest: Manifest, namespace: str) -> Recorded:
         """Record a single pod, as a job in memory."""
@@ -173,6 +180,15 @@ class RecordBook:
             if pods.get(pod.uid) == job_id:
                 del pods[pod.uid]
         self._changed(record)
+
+
+def _records(item: GenericObject, body: dict[str, Any]) -> bool:
+    """Whether an object is the record of the very pods that a body records, in whichever order."""
+    try:
+        found = {pod.uid for pod in object_to_record(item).manifest.pods.values()}
+    except BadRecordError:
+        return False  # somebody's job
+    return found == {pod["uid"] for pod in body["spec"]["manifest"]["pods"].values()}
 
 
 def _sort_in(place: dict[JobId, Recorded], record: Recorded, *, fits: bool) -> None:

@@ -48,6 +48,7 @@ QUEUE = f"{names.DOMAIN}/queue"
 """On a pod: the queue it waits in."""
 
 _TTL_SECONDS = 3600.0
+_LONGEST_NAME = 63
 _SYSTEM_PRIORITY = 2_000_000_000
 _DEFAULT_GRACE_SECONDS = 30
 
@@ -154,7 +155,10 @@ def _checked(name: str) -> Iterator[None]:
 
 
 def gang_to_record(members: Sequence[Member], group: Group, *, tenant: str, priority: int | None) -> dict[str, Any]:
-    """Write the record of a gang. ``priority`` is the value of its group's PriorityClass, if that has one."""
+    """Write the record of a gang. ``priority`` is the value of its group's PriorityClass, if that has one.
+
+    It is named after its pods alone; ``name_of_group`` is the one that people look for.
+    """
     spec, manifest = gang_to_job(members, group, tenant=tenant, priority=priority)
     plain: dict[str, Any] = job_to_plain(spec)
     outside = {name: plain["metadata"][name] for name in ("queue", "priority", "origin") if name in plain["metadata"]}
@@ -204,6 +208,11 @@ def gang_to_job(
         origin=f"{group.owner.api_version} {group.owner.kind}" if group is not None else "v1 Pod",
     )
     return spec, manifest
+
+
+def name_of_group(group: Group) -> str:
+    """The name of a group as that of a job, which may hold no dots and is shorter."""
+    return group.name.name.replace(".", "-")[:_LONGEST_NAME].strip("-")
 
 
 def _name(members: Sequence[Member], group: Group | None) -> str:

@@ -18,13 +18,13 @@ from gangline.engines.kubernetes.foreign.offers import Offers, Requirement
 from gangline.engines.kubernetes.foreign.pod_jobs import ControllerLink, PodJobs, is_pod_job, pod_to_job
 from gangline.engines.kubernetes.foreign.pods import WatchedPod, is_bound, runs, waits
 from gangline.engines.kubernetes.foreign.record_book import RecordBook
-from gangline.engines.kubernetes.foreign.records import Member, Recorded, gang_to_record, requirements_of
+from gangline.engines.kubernetes.foreign.records import Member, Recorded, gang_to_record, name_of_group, requirements_of
 from gangline.engines.kubernetes.foreign.statuses import differs, status_of
 from gangline.engines.kubernetes.foreign.volumes import VolumeError, Volumes
 from gangline.engines.kubernetes.foreign.wishes import InexpressibleError, wish_of
 from gangline.engines.kubernetes.watch import ClusterView
 from gangline.errors import InvalidInputError
-from gangline.kube import PRIORITY_CLASSES, ApiError, KubeClient, KubeError
+from gangline.kube import PRIORITY_CLASSES, ApiError, KubeClient, KubeError, NotFoundError
 from gangline.kube.objects import NodeSelector
 from gangline.model import WAITING_PHASES, Clock, JobId, Phase
 
@@ -62,6 +62,7 @@ class ForeignPods:
         self.announcer = PodAnnouncer(client, clock)
         self.records = RecordBook(client, namespace=namespace, changed=self._record_changed)
         self._groups = GroupBook(client, namespace=namespace, changed=self._group_changed, wanted=self._wants)
+        self._without_subresource: set[GroupKind] = set()
         self._offers = Offers(view.offers_changed)
         self._units: dict[Unit, dict[str, WatchedPod]] = {}
         self._dirty: set[Unit] = set()
@@ -196,7 +197,8 @@ class ForeignPods:
             job, manifest = pod_to_job(members[0], group, tenant=tenant, priority=priority, now=now)
             record = self.records.keep(job, manifest, namespace)
         else:
-            record = await self.records.write(gang_to_record(members, group, tenant=tenant, priority=priority))
+            body = gang_to_record(members, group, tenant=tenant, priority=priority)
+            record = await self.records.write(body, called=name_of_group(group))
         if choices:
             self._choices[record.job_id] = choices
         self._offer_for(record)
@@ -232,14 +234,23 @@ class ForeignPods:
         status = status_of(group, pods, recorded=recorded, now=self._clock.now())
         if item is None or not differs(status, item.status):
             return
-        resource, name = GROUP_RESOURCES[group.name.kind], group.name.name
         try:
-            await self._client.patch(
-                resource, name, {"status": status}, namespace=group.name.namespace, subresource="status"
-            )
+            await self._patch_status(group.name, status)
         except KubeError as error:
             # Nothing depends on it: the next change of a pod writes it again.
             _log.debug("the status of %s could not be written: %s", group.name, error)
+
+    async def _patch_status(self, name: GroupName, status: Mapping[str, object]) -> None:
+        """Write a group's status. Volcano's PodGroups have no subresource for it: it is a field like any other."""
+        resource, patch = GROUP_RESOURCES[name.kind], {"status": status}
+        if name.kind not in self._without_subresource:
+            try:
+                await self._client.patch(resource, name.name, patch, namespace=name.namespace, subresource="status")
+                return
+            except NotFoundError:
+                pass  # either that, or the group is gone, which the next request tells
+        await self._client.patch(resource, name.name, patch, namespace=name.namespace)
+        self._without_subresource.add(name.kind)
 
     # Explanations and leftovers -----------------------------------------------------------------------------
 
