@@ -66,7 +66,7 @@ def every_key(*, terminal: bool) -> Iterator[None]:
         yield
         return
     before = termios.tcgetattr(sys.stdin)
-    tty.setraw(sys.stdin)
+    tty.setraw(sys.stdin, termios.TCSADRAIN)  # what was typed before is kept
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ its way.
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +54,7 @@ class Sender:
         inputs = {number: Path(source.removeprefix("file://")) for number, source in local_inputs(gang.spec).items()}
         for number, path in inputs.items():
             if not await asyncio.to_thread(path.exists):
-                raise _wrong_input(number, f"{path} does not exist on this machine")
+                raise _wrong_input(number, f"{_plain(path)} does not exist on this machine")
         await self._code(gang, around)
         for number, path in inputs.items():
             try:
@@ -135,6 +136,11 @@ def _sent_as(gang: Gang) -> Gang:
         return gang
     sweep_id = JobId(gang.id.job_id.rpartition("-")[0])
     return replace(gang, id=GangId(sweep_id, 0), spec=replace(gang.spec, name=sweep))
+
+
+def _plain(path: Path) -> str:
+    """A path without the detours that a job file's relative ones make."""
+    return os.path.normpath(path)
 
 
 def _wrong_input(number: int, problem: str) -> InvalidInputError:
