@@ -1,12 +1,13 @@
 """Pods per second from the first submission to the last pod bound, beside kube-scheduler and the server's own rate.
 
-    python bench/kubernetes_rate.py [--pods 1000] [--gangs 1,20,500] [--nodes 100,1000] [--fleet 20000]
-                                    [--real-nodes 0]
+    python bench/kubernetes_rate.py [--pods 1000] [--gangs 1,8,20,500] [--nodes 100,1000] [--fleet 20000]
+                                    [--real-nodes 0] [--cluster bench]
 
-Five ways to get pods onto the same pretended nodes of the same API server, one after another:
+Six ways to get pods onto the same pretended nodes of the same API server, one after another:
 
 bare            the smallest pods there are, created with a node name by one client: the server's own limit
 same pods       the very pods that Gangline writes, created the same way, nothing decided: the ceiling
+jobs and pods   the same after the job object that they belong to: no controller whose record is an object is quicker
 gangline        jobs submitted to a controller with the real scheduler, a process of its own; whole gangs
 kube-scheduler  the smallest pods, created without a node name and bound by kube-scheduler, one by one
 kube same pods  the very pods that Gangline writes, bound by kube-scheduler
@@ -55,7 +56,6 @@ from gangline.storage.kubernetes import DEFINITIONS, JOBS, KubernetesStore
 from gangline.testing.cluster import BUSYBOX, Cluster
 from gangline.testing.cluster.kwok import LABEL
 
-CLUSTER = "bench"
 CPU_MILLIS = 100
 MEMORY_MIB = 64
 CONCURRENCY = 64
@@ -140,6 +140,30 @@ async def same_pods(client: KubeClient, namespace: str, case: Case, names: list[
         for body in bodies:
             body["spec"].pop("nodeName")
     return await measured(client, namespace, case.pods, lambda: create_all(client, namespace, bodies))
+
+
+async def jobs_and_pods(client: KubeClient, namespace: str, case: Case, names: list[str]) -> float:
+    store = KubernetesStore(client, namespace=namespace)
+    places = itertools.cycle(names)
+    slots = asyncio.Semaphore(CONCURRENCY)
+
+    async def create(body: dict[str, object]) -> None:
+        async with slots:
+            await client.create_unread(PODS, body, namespace=namespace)
+
+    async def one(number: int) -> None:
+        job = make_job(case, namespace, number)
+        async with slots:
+            await store.create(job)
+        ids = [ReplicaId(RoleName("worker"), index) for index in range(case.gang)]
+        replicas = tuple(GangReplica(id=replica, node=NodeName(next(places))) for replica in ids)
+        gang = Gang(id=GangId(job.id, 1), spec=job.spec, replicas=replicas)
+        await asyncio.gather(*map(create, gang_to_pods(gang, replicas, Surroundings(controller=namespace))))
+
+    async def submit() -> None:
+        await asyncio.gather(*(one(number) for number in range(case.pods // case.gang)))
+
+    return await measured(client, namespace, case.pods, submit)
 
 
 async def kube_scheduler(client: KubeClient, namespace: str, case: Case) -> float:
@@ -231,6 +255,7 @@ async def run_case(client: KubeClient, kubeconfig: Path, case: Case) -> dict[str
     return {
         "bare": await with_namespace(client, lambda name: bare(client, name, case, names)),
         "same pods": await with_namespace(client, lambda name: same_pods(client, name, case, names)),
+        "jobs and pods": await with_namespace(client, lambda name: jobs_and_pods(client, name, case, names)),
         "gangline": await with_namespace(client, lambda name: gangline(client, kubeconfig, name, case)),
         "kube-scheduler": await with_namespace(client, lambda name: kube_scheduler(client, name, case)),
         "kube same pods": await with_namespace(client, lambda name: same_pods(client, name, case, names, bound=False)),
@@ -302,10 +327,10 @@ def print_case(case: Case, rates: dict[str, float]) -> None:
 
 async def main(arguments: argparse.Namespace) -> None:
     cluster = await asyncio.to_thread(
-        Cluster.up, CLUSTER, lambda line: print(line, file=sys.stderr), nodes=arguments.real_nodes
+        Cluster.up, arguments.cluster, lambda line: print(line, file=sys.stderr), nodes=arguments.real_nodes
     )
     results: list[dict[str, object]] = []
-    ways = ("bare", "same pods", "gangline", "kube-scheduler", "kube same pods")
+    ways = ("bare", "same pods", "jobs and pods", "gangline", "kube-scheduler", "kube same pods")
     ratios = (f"of {way}"[:15] for way in ways if way != "gangline")
     print(
         f"{'nodes':>6} {'gang':>5}"
@@ -339,9 +364,10 @@ def numbers(text: str) -> list[int]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pods", type=int, default=1000)
-    parser.add_argument("--gangs", type=numbers, default=[1, 20, 500])
+    parser.add_argument("--gangs", type=numbers, default=[1, 8, 20, 500])
     parser.add_argument("--nodes", type=numbers, default=[100, 1000])
     parser.add_argument("--real-nodes", type=int, default=3, help="nodes with kubelets, besides the pretended ones")
+    parser.add_argument("--cluster", default="bench", help="the name of the cluster that is started for it")
     parser.add_argument("--fleet", type=int, default=0, help="pods beside which an idle controller is measured")
     parser.add_argument("--idle-seconds", type=float, default=30)
     parser.add_argument("--controller", nargs=2, metavar=("KUBECONFIG", "NAME"), help=argparse.SUPPRESS)

@@ -3,23 +3,26 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
 from gangline.controller import Controller
+from gangline.controller.drafts import HELD_BACK_SECONDS
 from gangline.controller.feed import ChangeFeed
 from gangline.engines.interface import NodesChanged
 from gangline.errors import EngineError, NotFoundError, StorageError, UnreadableRecordError
 from gangline.lifecycle import advance
 from gangline.lifecycle import events as e
 from gangline.model import (
+    Gang,
     Job,
     JobId,
     Metric,
     Node,
+    NodeName,
     Phase,
     PlacementRule,
     Policy,
@@ -406,6 +409,78 @@ async def test_a_job_is_placed_where_its_engine_keeps_it_and_its_record_does_not
     job = await world.job()
     assert {status.node for status in job.replicas} == {"node-2"}
     assert job.spec.placement.node_selector == {}
+
+
+class WitnessingEngine(ScriptedEngine):
+    """Finds gangs of one replica again."""
+
+    def __init__(self, *found: e.GangFound) -> None:
+        super().__init__()
+        self.found = found
+
+    def witnesses(self, gang: Gang) -> bool:
+        return len(gang.replicas) == 1
+
+    async def gangs_found(self, attempts: Mapping[JobId, int]) -> Sequence[e.GangFound]:
+        return [found for found in self.found if found.attempt > attempts.get(found.job_id, 0)]
+
+
+async def test_a_placement_that_the_engine_would_find_is_saved_with_the_start() -> None:
+    world = World(engine=WitnessingEngine())
+    await world.submit(make_job())
+    assert world.verbs() == ["run"]
+    kept = await world.job()
+    assert (kept.phase, world.controller.will_save(kept.id)) == (Phase.QUEUED, True)
+    await world.tell(e.ReplicaStarted(job_id=kept.id, at=world.clock.now(), attempt=1, replica=WORKER))
+    job = await world.job()
+    assert (job.phase, job.version, world.controller.will_save(job.id)) == (Phase.PROCESSING, kept.version + 1, False)
+    reasons = [record.reason for record in await world.store.journal(job.id)]
+    assert reasons == ["GangPlaced", "ReplicaStarted", "AllReplicasStarted"]
+    assert world.verbs() == ["run"]
+
+
+async def test_a_placement_is_on_record_soon_though_nothing_happens() -> None:
+    world = World(engine=WitnessingEngine())
+    await world.submit(make_job())
+    world.clock.advance(HELD_BACK_SECONDS)
+    await world.settle()
+    assert ((await world.job()).phase, (await world.job()).attempt) == (Phase.STARTING, 1)
+    assert world.verbs() == ["run"]
+
+
+async def test_a_larger_gang_is_on_record_before_it_starts() -> None:
+    world = World(engine=WitnessingEngine())
+    await world.submit(make_job(roles=(make_role(replicas=2),)))
+    assert (await world.job()).phase is Phase.STARTING
+
+
+@pytest.mark.parametrize("notice", [True, False], ids=["who says so", "who does not"])
+async def test_a_gang_whose_placement_is_not_on_record_is_stopped_for_a_user_who_cancels(notice: bool) -> None:
+    world = World(engine=WitnessingEngine())
+    await world.submit(make_job())
+    kept = await world.job()
+    cancelled = advance(kept, e.CancelRequested(job_id=kept.id, at=world.clock.now())).job
+    await world.store.save(cancelled)
+    if notice:
+        world.controller.changed(kept.id)
+    world.clock.advance(HELD_BACK_SECONDS)
+    await world.settle()
+    assert world.verbs() == ["run", "stop"]
+    job = await world.job()
+    assert (job.phase, job.attempt, job.holding) == (Phase.CANCELLED, 1, True)
+    await world.tell(world.news(e.GangStopped, job))
+    assert not (await world.job()).holding
+
+
+async def test_a_new_controller_goes_on_with_what_the_last_one_did_not_record() -> None:
+    store = MemoryStore()
+    job = await store.create(make_job())
+    found = e.GangFound(job_id=job.id, at=job.created_at, attempt=1, placement={WORKER: NodeName("node-7")})
+    world = World(store=store, engine=WitnessingEngine(found))
+    await world.controller.recover()
+    await world.settle()
+    job = await world.job()
+    assert (job.phase, job.attempt, [each.node for each in job.replicas]) == (Phase.STARTING, 1, ["node-7"])
 
 
 class ReleasingEngine(ScriptedEngine):

@@ -52,6 +52,7 @@ def next_event(job: Job, at: Timestamp, draw: Draw) -> e.Event:
     plain = {"job_id": job.id, "at": at}
     kinds: list[Callable[[], e.Event]] = [
         lambda: e.GangPlaced(**plain, placement=make_placement(job.spec)),
+        lambda: e.GangFound(**{**news, "attempt": attempt + 1}, placement=make_placement(job.spec)),
         lambda: e.ReplicaDelayed(**one, message="full"),
         lambda: e.ReplicaStarted(**one),
         lambda: e.ReplicaStarted(**one),

@@ -109,6 +109,9 @@ EVENTS: dict[str, e.Event] = {
     "backoff": e.BackoffElapsed(job_id=JobId("job-1"), at=Timestamp(START + 100)),
     "checkpoint": e.CheckpointSaved(job_id=JobId("job-1"), at=Timestamp(START + 100)),
     "download": e.DownloadStarted(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1),
+    "found": e.GangFound(
+        job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=2, placement={worker(): NodeName("node-0")}
+    ),
     "delayed": e.ReplicaDelayed(
         job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, replica=worker(), message="full"
     ),
@@ -149,6 +152,7 @@ WANT: dict[str, str] = {
     "backoff":  ".        .        .       .       .        . . . .      .       .        .",
     "checkpoint": ".      .        .       .       .        . . . .      .       .        .",
     "download": ".        DOWNLOAD .       .       .        . . . .      .       .        .",
+    "found":    ".        .        .       .       .        . . . .      HALTING STARTING .",
     "delayed":  ".        .        .       .       .        . . . .      .       .        .",
     "started":  ".        PROCESS  PROCESS .       .        . . . .      .       .        .",
     "exit 0":   ".        STORING  STORING STORING .        . . . .      .       .        .",
@@ -239,6 +243,29 @@ def test_a_failing_gang_is_retried_with_growing_pauses_until_its_budget_is_spent
     assert (job.attempt, job.failures, job.exit_code) == (3, 3, 7)
     assert job.reason == "ReplicaFailed"
     assert job.message == "failed 3 times, policy.max_attempts is 3: worker-0 exited with 7"
+
+
+@pytest.mark.parametrize("attempt", [1, 3])
+def test_only_the_next_attempt_is_found(attempt: int) -> None:
+    job = step(make_running_job(), e.CancelRequested(job_id=JobId("job-1"), at=Timestamp(START + 1)))
+    placement = make_placement(job.spec)
+    found = e.GangFound(job_id=job.id, at=Timestamp(START + 2), attempt=attempt, placement=placement)
+    assert step(job, found) == job
+
+
+def test_a_gang_that_was_started_before_it_was_on_record_is_gone_on_with() -> None:
+    job, placement = make_job(), make_placement(make_job().spec)
+    found = e.GangFound(job_id=job.id, at=Timestamp(START), attempt=1, placement=placement)
+    assert advance(job, found) == advance(job, e.GangPlaced(job_id=job.id, at=Timestamp(START), placement=placement))
+
+
+def test_a_gang_that_was_started_before_it_was_on_record_is_stopped_if_its_job_has_ended() -> None:
+    job = step(make_job(), e.CancelRequested(job_id=JobId("job-1"), at=Timestamp(START)))
+    found = e.GangFound(job_id=job.id, at=Timestamp(START), attempt=1, placement=make_placement(job.spec))
+    outcome = advance(job, found)
+    assert (outcome.job.phase, outcome.job.attempt, outcome.job.holding) == (P.CANCELLED, 1, True)
+    assert [type(order) for order in outcome.instructions] == [StopGang]
+    assert not step(outcome.job, stopped(outcome.job)).holding
 
 
 def test_a_replica_that_cannot_start_yet_says_why_until_it_does() -> None:

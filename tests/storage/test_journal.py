@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gangline.lifecycle import advance
 from gangline.lifecycle.events import GangGrown, ReplicaExited, ScaleRequested
-from gangline.model import NodeName, ReplicaId, RoleName
+from gangline.model import NodeName, ReplicaId, RoleName, Timestamp
 from gangline.storage.journal import records_between
 from gangline.testing.builders import START, make_job, make_role, make_running_job, make_spec
 
@@ -17,7 +17,7 @@ def test_a_new_job_begins_its_journal() -> None:
 
 def test_phases_without_work_are_left_out_and_the_rest_is_in_order() -> None:
     records = records_between(make_job(ELASTIC), make_running_job(ELASTIC), START)
-    assert [record.reason for record in records] == ["ReplicaStarted", "GangPlaced", "AllReplicasStarted"]
+    assert [record.reason for record in records] == ["GangPlaced", "ReplicaStarted", "AllReplicasStarted"]
 
 
 def test_growth_and_the_wish_for_it_are_told() -> None:
@@ -45,3 +45,11 @@ def test_a_failure_says_its_code_and_what_the_program_said_last() -> None:
         ("ReplicaFailed", f"exit code 1: {told}"),
         ("ReplicaFailed", f"worker-0 exited with 1: {told}"),
     ]
+
+
+def test_a_kubelet_whose_clock_knows_only_seconds_starts_nothing_before_its_gang_was_placed() -> None:
+    waiting, running = make_job(ELASTIC), make_running_job(ELASTIC)
+    early = tuple(replace(status, started_at=Timestamp(START - 0.5)) for status in running.replicas)
+    records = records_between(waiting, replace(running, replicas=early), START)
+    assert records[0].reason == "GangPlaced"
+    assert {record.at for record in records} == {START}

@@ -16,10 +16,11 @@ from typing import NewType
 
 from gangline.controller.agenda import Agenda, due_events
 from gangline.controller.deciding import Decider
+from gangline.controller.drafts import Drafts
 from gangline.controller.feed import ChangeFeed
 from gangline.controller.lanes import Lanes
 from gangline.controller.postponed import Postponed
-from gangline.engines.interface import Confining, Engine, EngineEvent, NodesChanged, Releasing
+from gangline.engines.interface import Confining, Engine, EngineEvent, NodesChanged, Releasing, Witness
 from gangline.errors import (
     InvalidTransitionError,
     NotFoundError,
@@ -64,6 +65,7 @@ class Controller:
         self._metrics: list[Metric] = []
         self._awake = asyncio.Event()
         self._agenda = Agenda()
+        self._drafts = Drafts(engine)
         self._feed = ChangeFeed()
         self.lanes = Lanes(self._carry_out)
         self._nodes: Sequence[Node] | None = None
@@ -88,6 +90,10 @@ class Controller:
     def explanation(self, job_id: JobId) -> Explanation | None:
         """Return why this job waits, as the last cycle found it."""
         return self._explanations.get(job_id)
+
+    def will_save(self, job_id: JobId) -> bool:
+        """Whether this record is about to be written, so that nobody else need touch it."""
+        return job_id in self._drafts
 
     def watch(self) -> AsyncIterator[JobId]:
         """Return every job that changes from this call on."""
@@ -122,6 +128,9 @@ class Controller:
         async for job in self._store.unfinished():
             self._keep(job)
             self.lanes.submit(job.id, standing(job))
+        if isinstance(self._engine, Witness):
+            attempts = {job.id: job.attempt for job in self._jobs.values()}
+            self._inbox.extend(await self._engine.gangs_found(attempts))
         self._unscheduled = True
 
     async def settle(self) -> None:
@@ -170,7 +179,7 @@ class Controller:
         self._awake.set()
 
     async def _rest(self) -> None:
-        moment = self._agenda.next
+        moment = min((at for at in (self._agenda.next, self._drafts.next) if at is not None), default=None)
         pause = _LONGEST_WAIT_SECONDS if moment is None else moment - self._clock.now()
         with contextlib.suppress(TimeoutError):
             # Not wait_for: on Python 3.11 it may swallow a cancellation that arrives together with the wake-up.
@@ -189,6 +198,7 @@ class Controller:
 
     def _look_at_agenda(self) -> None:
         now = self._clock.now()
+        self._inbox.extend(self._drafts.due(now))
         for job_id in self._agenda.due(now):
             if job_id is None:
                 self._unscheduled = True
@@ -250,16 +260,20 @@ class Controller:
     async def _handle_job(self, job_id: JobId, items: "Sequence[Event | Changed]") -> None:
         events = [item for item in items if not isinstance(item, str)]
         reread = len(events) < len(items)
-        before = self._jobs.get(job_id)
+        before, draft = self._jobs.get(job_id), self._drafts.get(job_id)
+        kept = draft.base if draft is not None else before
         while True:
             if before is None or reread:
-                before = await self._read(job_id)
+                kept = before = await self._read(job_id)
                 if before is None:
                     return
-            after, orders = self._advance(before, events)
+            after, orders = self._advance(before, [draft.found, *events] if draft is not None else events)
             try:
-                if after is not before:
-                    after = await self._store.save(after, records_between(before, after, self._clock.now()))
+                if draft is None and self._drafts.may_wait(before, after, events):
+                    break
+                if after is not kept:
+                    after = await self._store.save(after, records_between(kept, after, self._clock.now()))
+                self._drafts.saved(job_id)
             except StaleVersionError:
                 reread = True
                 continue
@@ -324,6 +338,7 @@ class Controller:
 
     def _drop(self, job_id: JobId) -> None:
         self._forget_candidate(job_id)
+        self._drafts.saved(job_id)
         if self._jobs.pop(job_id, None) is not None:
             self._unscheduled = True
         self._explanations.pop(job_id, None)

@@ -5,11 +5,11 @@ keyed by the gang's id (job and attempt), because a controller that restarts giv
 ``gangline.testing.engine_suite`` is the proof that an engine keeps this contract.
 """
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from gangline.lifecycle.events import GangEvent
+from gangline.lifecycle.events import GangEvent, GangFound
 from gangline.model import (
     Clean,
     Gang,
@@ -110,6 +110,19 @@ class Confining(Protocol):
 
         Called before a scheduling cycle, which is all that the answer is for: it is never saved.
         """
+        ...
+
+
+@runtime_checkable
+class Witness(Protocol):
+    """An engine some of whose gangs tell themselves where they were placed, so that no record need be written first."""
+
+    def witnesses(self, gang: Gang) -> bool:
+        """Whether ``gangs_found`` would find the gang, whole or not at all, from when ``run`` begins to start it."""
+        ...
+
+    async def gangs_found(self, attempts: Mapping[JobId, int]) -> Sequence[GangFound]:
+        """Return the gangs that exist beyond the last known attempts of their jobs; asked before anything is placed."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gangline.lifecycle.events import DeadlinePassed, GangEvicted, GangGrown, GangPlaced, GangShrunk
+from gangline.lifecycle.events import DeadlinePassed, GangEvicted, GangFound, GangGrown, GangPlaced, GangShrunk
 from gangline.lifecycle.outcome import Outcome, act, end, enter, ignore, settle
 from gangline.model import Job, Phase, ReplicaStatus, Timestamp
 
@@ -39,6 +39,20 @@ def launch(job: Job, event: GangPlaced) -> Outcome:
             exit_code=None,
         )
     )
+
+
+def recall(job: Job, event: GangFound) -> Outcome:
+    """Go on with a gang that was started before it was on record."""
+    return launch(job, GangPlaced(job_id=job.id, at=event.at, placement=event.placement))
+
+
+def withdraw(job: Job, event: GangFound) -> Outcome:
+    """Its user ended or halted the job before the start of the gang was on record: the gang is stopped."""
+    replicas = tuple(ReplicaStatus(id=replica, node=node) for replica, node in event.placement.items())
+    changes = {"attempt": event.attempt, "incarnations": 0, "replicas": replicas, "holding": True}
+    if job.phase is Phase.HALTED:
+        return act(enter(job, Phase.HALTING, event, reason=job.reason, message=job.message, **changes))
+    return act(replace(job, **changes))  # type: ignore[arg-type]  # replace checks the names
 
 
 def grow(job: Job, event: GangGrown) -> Outcome:

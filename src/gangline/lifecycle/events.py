@@ -107,6 +107,13 @@ class GangEvent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GangFound(GangEvent):
+    """A gang exists that was placed and started before that was on record; it matters if it is the next attempt."""
+
+    placement: Mapping[ReplicaId, NodeName]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadStarted(GangEvent):
     """The machines are there and the inputs are being fetched."""
 

@@ -22,6 +22,7 @@ from gangline.lifecycle.events import (
     GangEvent,
     GangEvicted,
     GangFailed,
+    GangFound,
     GangGrown,
     GangPlaced,
     GangShrunk,
@@ -51,6 +52,7 @@ def _rows(handler: Handler, phases: Iterable[Phase], *events: type[Event]) -> di
 
 _NEWS = (
     CheckpointSaved,
+    GangFound,
     DownloadStarted,
     ReplicaDelayed,
     ReplicaStarted,
@@ -84,6 +86,8 @@ TRANSITIONS: Mapping[tuple[Phase, type[Event]], Handler] = {
     **_rows(decisions.overrun, _LAUNCHED | {Phase.RESUMED, Phase.RESTARTING}, DeadlinePassed),
     **_rows(progress.restart_due_replicas, _LAUNCHED, BackoffElapsed),
     # What engines report.
+    **_rows(decisions.recall, WAITING_PHASES, GangFound),
+    **_rows(decisions.withdraw, FINAL_PHASES | {Phase.HALTED}, GangFound),
     (Phase.STARTING, DownloadStarted): progress.download,
     **_rows(progress.checkpointed, _LAUNCHED | {Phase.HALTING}, CheckpointSaved),
     **_rows(progress.replica_delayed, _LAUNCHED, ReplicaDelayed),
@@ -112,6 +116,6 @@ def advance(job: Job, event: Event) -> Outcome:
     handler = TRANSITIONS.get((job.phase, type(event)))
     if handler is None:
         raise InvalidTransitionError(job.name, job.phase, type(event).__name__, hint=_HINTS.get(type(event)))
-    if isinstance(event, GangEvent) and event.attempt != job.attempt:
+    if isinstance(event, GangEvent) and event.attempt != job.attempt + isinstance(event, GangFound):
         return ignore(job, event)
     return handler(job, event)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gangline.lifecycle import NOTHING_TO_DO
-from gangline.model import Job, JournalRecord, ReplicaState, ReplicaStatus, Timestamp
+from gangline.model import Job, JournalRecord, Phase, ReplicaState, ReplicaStatus, Timestamp
 
 _REASONS = {
     ReplicaState.RUNNING: "ReplicaStarted",
@@ -19,17 +19,22 @@ def records_between(before: Job | None, after: Job, at: Timestamp) -> tuple[Jour
     known = {} if before is None else {(status.id, status.incarnation): status for status in before.replicas}
     if before is not None and before.attempt != after.attempt:
         known = {}
-    records = [
-        _replica_record(after, status, at)
-        for status in after.replicas
-        if status.state in _REASONS and not _same(known.get((status.id, status.incarnation)), status)
-    ]
     seen = 0 if before is None else len(before.history)
-    records += [
+    phases = [
         JournalRecord(job_id=after.id, at=entry.at, reason=entry.reason, message=entry.message, phase=entry.phase)
         for entry in after.history[seen:]
         if entry.reason != NOTHING_TO_DO
     ]
+    # Whatever an engine's clock says, replicas start after their gang was placed.
+    until = max((place for place, record in enumerate(phases, 1) if record.phase is Phase.STARTING), default=0)
+    launched = phases[until - 1].at if until else Timestamp(0.0)
+    records = phases[:until]
+    records += [
+        _replica_record(after, status, at, launched)
+        for status in after.replicas
+        if status.state in _REASONS and not _same(known.get((status.id, status.incarnation)), status)
+    ]
+    records += phases[until:]
     if before is not None and before.attempt == after.attempt:
         records += _size_records(before, after, at)
     if before is not None and before.scale != after.scale:
@@ -53,7 +58,7 @@ def _same(known: ReplicaStatus | None, status: ReplicaStatus) -> bool:
     return known is not None and known.state is status.state
 
 
-def _replica_record(job: Job, status: ReplicaStatus, at: Timestamp) -> JournalRecord:
+def _replica_record(job: Job, status: ReplicaStatus, at: Timestamp, launched: Timestamp) -> JournalRecord:
     moment = {ReplicaState.RUNNING: status.started_at}.get(status.state, status.finished_at)
     if status.state is ReplicaState.RUNNING:
         message = f"on {status.node}"
@@ -63,7 +68,7 @@ def _replica_record(job: Job, status: ReplicaStatus, at: Timestamp) -> JournalRe
         message = _ending(status)
     return JournalRecord(
         job_id=job.id,
-        at=moment if moment is not None else at,
+        at=max(moment if moment is not None else at, launched),
         reason=_REASONS[status.state],
         message=message,
         phase=job.phase,

@@ -140,6 +140,21 @@ async def test_a_new_life_knows_its_own_replicas_from_such_a_pod(
     await second.close()
 
 
+async def test_a_new_life_finds_a_gang_that_nobody_recorded_by_its_own_pod_alone(
+    cluster: FakeCluster, engine: KubernetesEngine, forged: dict[str, Any]
+) -> None:
+    await engine.run(replace(GANG, replicas=(FIRST,)))
+    await cluster.create(PODS, forged_pod(forged))
+    await engine.close()
+    second = KubernetesEngine(cluster, clock=FakeClock(), owners=Owners())  # type: ignore[arg-type]  # the fake
+    news = NewsReader(second)
+    (found,) = await second.gangs_found({JOB: 0})
+    assert (found.job_id, found.attempt, found.placement) == (JOB, 1, {FIRST.id: FIRST.node})
+    assert await second.gangs_found({JOB: 1}) == []
+    await news.close()
+    await second.close()
+
+
 async def test_a_replica_stays_one_whatever_is_made_of_its_labels(
     cluster: FakeCluster, engine: KubernetesEngine, news: NewsReader
 ) -> None:

@@ -10,8 +10,9 @@ import pytest
 from gangline.controller import Controller
 from gangline.engines.kubernetes import KubernetesEngine
 from gangline.errors import NotFoundError
-from gangline.lifecycle.events import DeleteRequested, HaltRequested
-from gangline.model import Framework, Job, JobId, Phase, Policy, RoleSpec
+from gangline.lifecycle import advance
+from gangline.lifecycle.events import CancelRequested, DeleteRequested, GangPlaced, HaltRequested
+from gangline.model import Framework, Job, JobId, NodeName, Phase, Policy, ReplicaId, RoleSpec
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import FakeClock, make_job, make_role
 from tests.engines.kubernetes.fake_cluster import FakeCluster, KilledError
@@ -81,7 +82,9 @@ def deaths() -> list[pytest.param]:
 
 @pytest.mark.parametrize("after_effect", deaths())
 @pytest.mark.parametrize(
-    ("roles", "framework"), [(ROLES, Framework.NONE), (MPI_ROLES, Framework.MPI)], ids=["together", "launcher last"]
+    ("roles", "framework"),
+    [(ROLES, Framework.NONE), (MPI_ROLES, Framework.MPI), (ROLES[:1], Framework.NONE)],
+    ids=["together", "launcher last", "placed before it is on record"],
 )
 async def test_killed_during_any_write_of_a_launch_the_gang_runs_once(
     roles: tuple[RoleSpec, ...], framework: Framework, after_effect: bool
@@ -95,10 +98,48 @@ async def test_killed_during_any_write_of_a_launch_the_gang_runs_once(
         job = await store.get(JOB)
         assert (job.attempt, job.failures) == (1, 0)
         assert Counter(cluster.created).most_common(1)[0][1] == 1
-        assert len(cluster.pods()) == 4
+        assert len(cluster.pods()) == sum(role.replicas for role in roles)
         if finished:
-            assert write > 5, "a launch takes a service, a policy and four pods"
+            assert write > 1 + len(cluster.pods()), "a launch takes a policy, for several a service, and the pods"
             return
+
+
+@pytest.mark.parametrize(
+    ("request_kind", "phase"), [(HaltRequested, Phase.HALTED), (CancelRequested, Phase.CANCELLED)], ids=str
+)
+async def test_a_gang_that_nobody_recorded_is_stopped_if_its_user_changed_his_mind(
+    request_kind: type[HaltRequested], phase: Phase
+) -> None:
+    cluster, store = await new_world(ROLES[:1])
+    # The policy is the first write of a launch and the pod the second; the record would be saved after its start.
+    cluster.die_at, cluster.die_after_effect = 2, True
+    assert not await Life(cluster, store).live(processing)
+    assert len(cluster.pods()) == 1
+    job = await store.get(JOB)
+    assert (job.phase, job.attempt) == (Phase.QUEUED, 0)
+    await store.save(advance(job, request_kind(job_id=JOB, at=job.created_at)).job)
+    cluster.revive()
+    assert await Life(cluster, store).live(lambda job: job is not None and job.attempt == 1 and not job.holding)
+    assert (await store.get(JOB)).phase is phase
+    assert cluster.pods() == {}
+
+
+async def test_a_pod_that_another_life_created_elsewhere_is_replaced() -> None:
+    cluster, store = await new_world(ROLES[:1])
+    life = Life(cluster, store)
+    job = await store.get(JOB)
+    replica = ReplicaId(ROLES[0].name, 0)
+    placed = advance(job, GangPlaced(job_id=JOB, at=job.created_at, placement={replica: NodeName("node-1")})).job
+    await life.engine.run(placed.gang())
+    await life.engine.close()
+    elsewhere = advance(job, GangPlaced(job_id=JOB, at=job.created_at, placement={replica: NodeName("node-0")})).job
+    await store.save(elsewhere)
+    again = Life(cluster, store)
+
+    def there(job: Job | None) -> bool:
+        return {pod["spec"]["nodeName"] for pod in cluster.pods().values()} == {"node-0"}
+
+    assert await again.live(there)
 
 
 @pytest.mark.parametrize("after_effect", deaths())

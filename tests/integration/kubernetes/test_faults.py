@@ -73,9 +73,11 @@ async def test_a_node_is_drained_of_a_job_which_goes_on_elsewhere(
     node = job.replicas[0].node
     kubectl = [str(binaries_folder() / "kubectl"), f"--kubeconfig={kubernetes_cluster.kubeconfig}"]
     # No --force, which a drain asks for where nobody would replace what it evicts.
-    drain = [*kubectl, "drain", node, f"--pod-selector=gangline.dev/controller={world.namespace}", "--timeout=60s"]
+    ours = f"--pod-selector=gangline.dev/controller={world.namespace}"
     try:
-        process = await asyncio.create_subprocess_exec(*drain, stderr=asyncio.subprocess.PIPE)
+        process = await asyncio.create_subprocess_exec(
+            *kubectl, "drain", node, ours, "--delete-emptydir-data", "--timeout=60s", stderr=asyncio.subprocess.PIPE
+        )
         _, errors = await process.communicate()
         assert process.returncode == 0, errors
         job = await world.until(job_id, lambda job: job.attempt == 2 and job.phase is Phase.PROCESSING)
@@ -95,21 +97,24 @@ async def test_a_worker_out_of_memory_says_so(world: World) -> None:
     assert "out of memory: it used more than its 16Mi" in job.message
 
 
-async def test_a_controller_killed_at_any_moment_of_a_launch_neither_loses_nor_doubles_it(world: World) -> None:
+@pytest.mark.parametrize("replicas", [1, 4])
+async def test_a_controller_killed_at_any_moment_of_a_launch_neither_loses_nor_doubles_it(
+    world: World, replicas: int
+) -> None:
     """A sample of moments on the real cluster; every interleaving is walked on the scripted one."""
     with timed("a start of the same gang that nothing disturbs, to compare with"):
-        job_id = await world.submit(shell(SERVE, replicas=4), name="undisturbed")
+        job_id = await world.submit(shell(SERVE, replicas=replicas), name="undisturbed")
         await world.phase(job_id, Phase.PROCESSING)
     await world.delete(job_id)
     for number, pause in enumerate((0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.4)):
-        job_id = await world.submit(shell(SERVE, replicas=4), name=f"job-{number}")
+        job_id = await world.submit(shell(SERVE, replicas=replicas), name=f"job-{number}")
         await asyncio.sleep(pause)
         with timed(f"controller killed {pause:g} s after submission, until all runs"):
             await world.restart()
             job = await world.phase(job_id, Phase.PROCESSING)
-        assert (job.attempt, len(job.replicas)) == (1, 4)
+        assert (job.attempt, len(job.replicas)) == (1, replicas)
         pods = [pod for pod in await world.pods() if pod.metadata.labels["gangline.dev/job"] == f"job-{number}"]
-        assert len(pods) == 4
+        assert len(pods) == replicas
         await world.delete(job_id)
 
 

@@ -5,12 +5,12 @@ a function of the order. So it may die between any two writes: the next life fin
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 
-from gangline.engines.interface import Confining, Engine, EngineEvent, LogQuery, Releasing
+from gangline.engines.interface import Confining, Engine, EngineEvent, LogQuery, Releasing, Witness
 from gangline.engines.kubernetes.company import Companionship, Realm
 from gangline.engines.kubernetes.confining import Confinement
 from gangline.engines.kubernetes.errands import Errands
@@ -32,7 +32,9 @@ from gangline.engines.kubernetes.staging import check_data
 from gangline.engines.kubernetes.terminating import Terminating
 from gangline.engines.kubernetes.usage import measure
 from gangline.engines.kubernetes.watch import ClusterView, Watcher
+from gangline.engines.kubernetes.witness import gang_found, is_own_record
 from gangline.kube import KubeClient, Pod
+from gangline.lifecycle.events import GangFound
 from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, LogLine, Node, Usage
 
 
@@ -113,6 +115,7 @@ class KubernetesEngine:
         binder = Binder(
             self._client, self.view, self._remover, self._foreign, clock=clock, tell=tell, concurrency=concurrency
         )
+        readmission = Readmission(self.view, self._remover, self._errands, run=self._run_again, tell=tell, clock=clock)
         self._reporter = Reporter(
             self._client,
             self.view,
@@ -122,9 +125,7 @@ class KubernetesEngine:
             remover=self._remover,
             binder=binder,
             listener=Listener(self._client, self._errands, report=tell, concurrency=concurrency),
-            readmission=Readmission(
-                self.view, self._remover, self._errands, run=self._run_again, tell=tell, clock=clock
-            ),
+            readmission=readmission,
             clock=clock,
         )
         self._orders = Orders(
@@ -133,6 +134,7 @@ class KubernetesEngine:
             self._outbox,
             self._errands,
             reporter=self._reporter,
+            readmission=readmission,
             launcher=self._launcher,
             remover=self._remover,
             binder=binder,
@@ -160,6 +162,19 @@ class KubernetesEngine:
         """Keep jobs to what their pods' templates and volumes leave of the nodes; see Confining."""
         await self._watcher.synced()
         return await self._confinement.confine(self._companionship.complete(jobs))
+
+    def witnesses(self, gang: Gang) -> bool:
+        """Say whether a gang's pod is record enough of its placement; see Witness."""
+        return is_own_record(gang)
+
+    async def gangs_found(self, attempts: Mapping[JobId, int]) -> Sequence[GangFound]:
+        """Find gangs that were started before their placement was on record; see Witness."""
+        await self._watcher.synced()
+        for job_id in attempts:
+            await self._launcher.admit(job_id)
+        fresh = [each for each in self.view.gangs() if each.attempt > attempts.get(each.job_id, 0)]
+        found = [gang_found(gang_id, self.view.pods_of(gang_id)) for gang_id in fresh]
+        return [each for each in found if each is not None]
 
     def terminating(self, jobs: Collection[Job]) -> Collection[Job]:
         """Show what pods still hold after their end; see Releasing."""
@@ -244,3 +259,4 @@ class KubernetesEngine:
 _conforms: type[Engine] = KubernetesEngine
 _confines: type[Confining] = KubernetesEngine
 _releases: type[Releasing] = KubernetesEngine
+_witnesses: type[Witness] = KubernetesEngine

@@ -20,6 +20,7 @@ from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.news import main_state
 from gangline.engines.kubernetes.outbox import Outbox
 from gangline.engines.kubernetes.outputs import OutputStore
+from gangline.engines.kubernetes.readmission import Readmission
 from gangline.engines.kubernetes.refusals import Refusal, RefusedError
 from gangline.engines.kubernetes.removal import Remover
 from gangline.engines.kubernetes.reporting import Reporter
@@ -44,6 +45,7 @@ class Orders:
         errands: Errands,
         *,
         reporter: Reporter,
+        readmission: Readmission,
         launcher: Launcher,
         remover: Remover,
         binder: Binder,
@@ -56,6 +58,7 @@ class Orders:
         self._outbox = outbox
         self._errands = errands
         self._reporter = reporter
+        self._readmission = readmission
         self._launcher = launcher
         self._remover = remover
         self._binder = binder
@@ -157,13 +160,22 @@ class Orders:
         missing = []
         for replica in gang.replicas:
             key = ReplicaKey(gang.id, replica.id, replica.incarnation)
-            if key in present or key in state.created - state.seen:
+            if key in present:
+                self._put_right(state, key, present[key], replica)
+                continue
+            if key in state.created - state.seen:
                 continue
             if replica.started or key in state.seen:
                 self._reporter.lose(state, key, replica.node)
             else:
                 missing.append(replica)
         return missing
+
+    def _put_right(self, state: GangState, key: ReplicaKey, pod: Pod, replica: GangReplica) -> None:
+        """Replace a pod that is elsewhere: the last request of a life that ended before its placement was on record."""
+        elsewhere = bool(pod.spec.node_name) and pod.spec.node_name != replica.node
+        if elsewhere and not replica.started and pod.metadata.uid not in state.replaced:
+            self._readmission.replace(state, key, pod)
 
     def _release_unlisted(self, state: GangState, gang: Gang) -> None:
         listed = {ReplicaKey(gang.id, replica.id, replica.incarnation) for replica in gang.replicas}

@@ -63,10 +63,6 @@ class Readmission:
         if not state.ordered:
             return True  # it is heard again when somebody orders its gang
         state.refusals[key] = state.refusals.get(key, 0) + 1
-        state.replaced.add(uid)
-        # As if it had never been created: whichever order comes first once it is gone creates it again.
-        state.created.discard(key)
-        state.seen.discard(key)
         self._tell(
             ReplicaDelayed(
                 job_id=key.gang_id.job_id,
@@ -77,8 +73,16 @@ class Readmission:
                 message=f"{pod.spec.node_name} still has to release what another pod held there: {pod.status.message}",
             )
         )
-        self._errands.spawn(self._again(state, key, pod, pause), name=f"create {pod.metadata.name} again")
+        self.replace(state, key, pod, pause)
         return True
+
+    def replace(self, state: GangState, key: ReplicaKey, pod: Pod, pause: float = 0.0) -> None:
+        """Delete a pod, and create the replica's anew once it is gone."""
+        state.replaced.add(pod.metadata.uid)
+        # As if it had never been created: whichever order comes first once it is gone creates it again.
+        state.created.discard(key)
+        state.seen.discard(key)
+        self._errands.spawn(self._again(state, key, pod, pause), name=f"create {pod.metadata.name} again")
 
     async def _again(self, state: GangState, key: ReplicaKey, pod: Pod, pause: float) -> None:
         await asyncio.sleep(pause)

@@ -42,6 +42,10 @@ class Listener(Protocol):
         """Take an event in."""
         ...
 
+    def will_save(self, job_id: JobId) -> bool:
+        """Whether the record is about to be written."""
+        ...
+
 
 class Follower:
     """Follows the job objects of every kind that is installed, whenever that is."""
@@ -160,7 +164,7 @@ class Follower:
         if kept.job.placeable:
             await asyncio.sleep(_GREETING_SECONDS)
         async with self._turn_to_greet:
-            if self._objects.known.get(kept.job.id) is not kept:
+            if self._objects.known.get(kept.job.id) is not kept or self._listener.will_save(kept.job.id):
                 return
             await self._write_greeting(kept)
             await asyncio.sleep(_GREETING_PAUSE_SECONDS)
