@@ -6,16 +6,25 @@ cycle, so only gangs that changed are looked at again.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from gangline.engines.kubernetes.capacity import occupies
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.watch import ClusterView
 from gangline.kube import Pod
-from gangline.model import GangId, Job, NodeName, ReplicaState, ReplicaStatus
+from gangline.model import GangId, Job, JobId, NodeName, ReplicaState, ReplicaStatus
 from gangline.scheduling import terminating_gang
 from gangline.scheduling.holdings import HOLDING_STATES
 
-_Known = tuple[Job, int, Job | None]
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was found of one attempt, and from which record and which state of its pods."""
+
+    job: Job
+    gang_id: GangId
+    change: int
+    found: Job | None
 
 
 class Terminating:
@@ -23,20 +32,30 @@ class Terminating:
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._known: dict[GangId, _Known] = {}
+        self._known: dict[JobId, _Known] = {}
 
     def of(self, jobs: Collection[Job]) -> list[Job]:
         """Return, for every job of which something is terminating, a gang that holds just that."""
-        known = self._known
-        self._known = {job.gang_id: self._look(job, known.get(job.gang_id)) for job in jobs if job.holding}
-        return [found for _, _, found in self._known.values() if found is not None]
+        known, last_change_of = self._known, self._view.last_change_of
+        found = []
+        for job in jobs:
+            if not job.holding:
+                continue
+            each = known.get(job.id)
+            if each is None or each.job is not job or each.change != last_change_of(each.gang_id):
+                each = known[job.id] = self._look(job)
+            if each.found is not None:
+                found.append(each.found)
+        if len(known) > 2 * len(jobs):
+            present = {job.id for job in jobs}
+            self._known = {job_id: each for job_id, each in known.items() if job_id in present}
+        return found
 
-    def _look(self, job: Job, known: _Known | None) -> _Known:
-        change = self._view.last_change_of(job.gang_id)
-        if known is not None and known[0] is job and known[1] == change:
-            return known
-        replicas = uncounted(job, self._view.pods_of(job.gang_id))
-        return job, change, terminating_gang(job, replicas) if replicas else None
+    def _look(self, job: Job) -> _Known:
+        gang_id = job.gang_id
+        replicas = uncounted(job, self._view.pods_of(gang_id))
+        found = terminating_gang(job, replicas) if replicas else None
+        return _Known(job, gang_id, self._view.last_change_of(gang_id), found)
 
 
 def uncounted(job: Job, pods: Mapping[ReplicaKey, Pod]) -> tuple[ReplicaStatus, ...]:
