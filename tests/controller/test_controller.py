@@ -33,7 +33,7 @@ from gangline.model import (
     Timestamp,
 )
 from gangline.scheduling import Constraint, terminating_gang
-from gangline.storage.interface import JobQuery
+from gangline.storage.interface import JobQuery, Record
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import START, FakeClock, make_job, make_node, make_role
 from tests.controller.scripted_engine import ScriptedEngine
@@ -411,6 +411,19 @@ async def test_a_job_is_placed_where_its_engine_keeps_it_and_its_record_does_not
     assert job.spec.placement.node_selector == {}
 
 
+class RefusingStore(MemoryStore):
+    """Saves nothing when told not to."""
+
+    refuses = False
+    tries = 0
+
+    async def save(self, job: Job, records: Sequence[Record] = ()) -> Job:
+        if self.refuses:
+            self.tries += 1
+            raise StorageError("not now")
+        return await super().save(job, records)
+
+
 class WitnessingEngine(ScriptedEngine):
     """Finds gangs of one replica again."""
 
@@ -446,6 +459,22 @@ async def test_a_placement_is_on_record_soon_though_nothing_happens() -> None:
     await world.settle()
     assert ((await world.job()).phase, (await world.job()).attempt) == (Phase.STARTING, 1)
     assert world.verbs() == ["run"]
+
+
+async def test_a_placement_that_the_store_refuses_is_saved_later_and_keeps_nobody_busy() -> None:
+    world = World(store=RefusingStore(), engine=WitnessingEngine())
+    assert isinstance(world.store, RefusingStore)
+    await world.submit(make_job())
+    world.store.refuses = True
+    world.clock.advance(HELD_BACK_SECONDS)
+    for _ in range(3):
+        with contextlib.suppress(StorageError):
+            await world.settle()
+    assert 1 <= world.store.tries <= 3
+    world.store.refuses = False
+    world.clock.advance(60)
+    await world.settle()
+    assert (await world.job()).phase is Phase.STARTING
 
 
 async def test_a_larger_gang_is_on_record_before_it_starts() -> None:

@@ -5,8 +5,9 @@ written anyway. So the start of a gang that its engine would find again (see ``W
 with the next change of its job, or a little later by itself. A controller that dies in between is told by the engine.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from gangline.engines.interface import Engine, Witness
 from gangline.lifecycle import Event
@@ -56,12 +57,13 @@ class Drafts:
         self._drafts[after.id] = Draft(before, found, Timestamp(event.at + HELD_BACK_SECONDS))
         return True
 
-    def due(self, now: Timestamp) -> Iterable[GangFound]:
-        """Return what should be on record by now; hearing it again has it saved."""
-        for draft in self._drafts.values():
-            if draft.due > now:
-                return
-            yield draft.found
+    def due(self, now: Timestamp) -> Sequence[GangFound]:
+        """Return what should be on record by now; hearing it again has it saved. Asked again later if it is not."""
+        late = list(takewhile(lambda draft: draft.due <= now, self._drafts.values()))
+        for draft in late:
+            del self._drafts[draft.base.id]
+            self._drafts[draft.base.id] = replace(draft, due=Timestamp(now + HELD_BACK_SECONDS))
+        return [draft.found for draft in late]
 
     @property
     def next(self) -> Timestamp | None:

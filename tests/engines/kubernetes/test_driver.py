@@ -87,6 +87,28 @@ async def test_a_pod_that_its_node_has_no_room_for_yet_is_created_again_in_its_p
     await news.close()
 
 
+async def test_a_refusal_that_is_heard_before_the_answer_to_the_creation_is_tried_again_too(
+    cluster: FakeCluster, engine: KubernetesEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, answers = cluster.create_unread, asyncio.Event()
+
+    async def create_and_dawdle(resource: Resource[Any], body: Mapping[str, Any], **fields: object) -> None:
+        await create(resource, body, **fields)
+        if resource is PODS:
+            await answers.wait()
+
+    monkeypatch.setattr(cluster, "create_unread", create_and_dawdle)
+    news = NewsReader(engine)
+    await engine.nodes()
+    cluster.refuses = ["OutOfcpu"]
+    launch = asyncio.create_task(engine.run(make_gang()))
+    await news.wait_for(ReplicaDelayed)
+    answers.set()
+    await launch
+    await news.wait_for(ReplicaStarted, count=2)
+    await news.close()
+
+
 async def test_a_pod_whose_labels_no_longer_suit_its_node_is_lost_at_once(
     cluster: FakeCluster, engine: KubernetesEngine
 ) -> None:

@@ -79,9 +79,7 @@ class Readmission:
     def replace(self, state: GangState, key: ReplicaKey, pod: Pod, pause: float = 0.0) -> None:
         """Delete a pod, and create the replica's anew once it is gone."""
         state.replaced.add(pod.metadata.uid)
-        # As if it had never been created: whichever order comes first once it is gone creates it again.
-        state.created.discard(key)
-        state.seen.discard(key)
+        _forget(state, key)
         self._errands.spawn(self._again(state, key, pod, pause), name=f"create {pod.metadata.name} again")
 
     async def _again(self, state: GangState, key: ReplicaKey, pod: Pod, pause: float) -> None:
@@ -90,4 +88,13 @@ class Readmission:
         while (present := self._view.pods_of(state.gang_id).get(key)) and present.metadata.uid == pod.metadata.uid:
             state.changed.clear()
             await state.changed.wait()
+        async with state.lock:
+            # A launch that was under way may have noted only now that it had created the pod: the news was quicker.
+            _forget(state, key)
         await insistently(lambda: self._run(state))
+
+
+def _forget(state: GangState, key: ReplicaKey) -> None:
+    """Make it as if the pod had never been created: whichever order comes first once it is gone creates it again."""
+    state.created.discard(key)
+    state.seen.discard(key)
