@@ -1,6 +1,7 @@
 """What is particular to the store in a file: damage, full disks, other processes and sudden death."""
 
 import asyncio
+import contextlib
 import os
 import random
 import sqlite3
@@ -137,6 +138,54 @@ async def test_room_is_set_aside_by_what_there_is(tmp_path: Path, size: str, wan
         reserve = disk / "gangline.db-reserve"
         kept = reserve.stat().st_size >> 10 if reserve.exists() else 0
         assert want_kib * 0.8 <= kept <= want_kib
+
+
+async def _grow(store: SqlStore) -> None:
+    """Fill the store with jobs of which each leaves much behind."""
+    for number in range(20):
+        job = make_job(job_id=f"{number}", name=f"job-{number}")
+        await store.create(job, [make_record("x" * 500_000)])
+    await store.close()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+async def _until_smaller(path: Path, size: int) -> None:
+    async with asyncio.timeout(60):
+        while _size(path) > size:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_the_file_becomes_smaller_when_jobs_are_removed(path: Path, store: SqlStore) -> None:
+    await _grow(store)
+    size = _size(path)
+    store = await open_sqlite(path)
+    for number in range(1, 20):
+        await store.remove(JobId(f"{number}"))
+        # Others write meanwhile.
+        await store.create(make_job(job_id=f"new-{number}", name=f"new-{number}"))
+    await _until_smaller(path, size // 4)
+    assert len((await store.journal(JobId("0")))[0].message) == 500_000
+    assert len((await store.list(JobQuery(limit=100))).jobs) == 20
+    await store.close()
+
+
+async def test_a_file_of_an_earlier_version_becomes_smaller_too(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA auto_vacuum = NONE")
+        connection.execute("CREATE TABLE earlier (text TEXT)")
+    await _grow(await open_sqlite(path))
+    size = _size(path)
+    store = await open_sqlite(path)
+    for number in range(1, 20):
+        await store.remove(JobId(f"{number}"))
+    await _until_smaller(path, size // 4)
+    assert len((await store.journal(JobId("0")))[0].message) == 500_000
+    await store.close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 async def _limit_pages(store: SqlStore, pages: int) -> None:

@@ -46,6 +46,13 @@ class Session(Protocol):
         """Give up room that was set aside, after a StorageFullError and before one more try."""
         ...
 
+    def give_back(self) -> bool:
+        """Give a part of the room that deleted rows left back to the disk, outside a transaction; True if more is left.
+
+        A call is short, for nobody else writes meanwhile.
+        """
+        ...
+
     def close(self) -> None:
         """End the connection."""
         ...

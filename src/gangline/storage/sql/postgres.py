@@ -97,6 +97,10 @@ class PostgresSession:
     def make_room(self) -> None:
         """Whoever runs the server looks after its disk."""
 
+    def give_back(self) -> bool:
+        """The server does so by itself."""
+        return False
+
     def close(self) -> None:
         """End the connection."""
         self._connection.close()

@@ -20,6 +20,11 @@ _LONG_LOG = "wal_autocheckpoint = 8000"
 """Flushing the log into the file after 32 MB rather than 4 MB doubles the rate of writes."""
 _SHORT_LOG = "wal_autocheckpoint = 100"
 """On a full disk the log must not take what little room there is."""
+_INCREMENTAL = 2
+_SLACK_PAGES = 256
+"""So many empty pages, or a tenth of the file, are left for what is written next."""
+_TURN_PAGES = 1000
+"""How many pages are given back at a time, while all who write wait: some ten milliseconds."""
 _PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON", _LONG_LOG)
 
 
@@ -51,6 +56,9 @@ class SqliteDatabase:
                 self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             try:
+                if not self._path.stat().st_size:
+                    # Only an empty file takes this without being rebuilt.
+                    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 _use_write_ahead_log(connection)
                 for pragma in _PRAGMAS:
                     connection.execute(f"PRAGMA {pragma}")
@@ -127,6 +135,26 @@ class SqliteSession:
         with suppress(StorageError):
             self.query(f"PRAGMA {_SHORT_LOG}")
             self.query("PRAGMA wal_checkpoint(RESTART)")
+
+    def give_back(self) -> bool:
+        """Give some of the pages that deleted rows left back to the disk; True if there are more."""
+        empty, pages = self._number("freelist_count"), self._number("page_count")
+        if empty <= max(_SLACK_PAGES, pages // 10):
+            return False
+        if self._number("auto_vacuum") == _INCREMENTAL:
+            with _translated(self._location):
+                # A statement without columns is stepped through by a script alone, and each step frees one page.
+                self._connection.executescript(f"PRAGMA incremental_vacuum({_TURN_PAGES})")
+        elif empty > pages // 2:
+            # A file of an earlier version, which is rebuilt once little is left in it: that takes its time.
+            self.query("PRAGMA auto_vacuum = INCREMENTAL")
+            self.query("VACUUM")
+        # The file becomes shorter when the log is written into it, as far as readers allow.
+        self.query("PRAGMA wal_checkpoint(PASSIVE)")
+        return self._number("freelist_count") < empty
+
+    def _number(self, pragma: str) -> int:
+        return int(self.query(f"PRAGMA {pragma}")[0][0])
 
     def close(self) -> None:
         """Close the file."""

@@ -33,6 +33,7 @@ class SqlStore:
         except BaseException:
             await threads.close()
             raise
+        threads.tidy()
         return cls(threads)
 
     async def create(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
@@ -68,6 +69,7 @@ class SqlStore:
     async def remove(self, job_id: JobId) -> None:
         """Remove a job; see Store."""
         await self._threads.insist(job_rows.remove, job_id)
+        self._threads.tidy()
 
     async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[JournalRecord]:
         """Return the job's records; see Store."""
@@ -120,6 +122,7 @@ class SqlStore:
     async def remove_sweep(self, tenant: Tenant, name: str) -> None:
         """Remove a sweep; see Store."""
         await self._threads.insist(sweep_rows.remove, tenant, name)
+        self._threads.tidy()
 
     async def close(self) -> None:
         """Finish what was begun, then end threads and connections."""

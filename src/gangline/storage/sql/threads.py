@@ -4,9 +4,10 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
-from gangline.errors import StorageFullError
+from gangline.errors import StorageError, StorageFullError
 from gangline.storage.sql.database import Database, Session
 
 Arguments = ParamSpec("Arguments")
@@ -15,6 +16,10 @@ Result = TypeVar("Result")
 _READERS = 4
 _FULL_PAUSES = (0.0, 0.05, 0.2)
 """A reader may have kept the database from using its room again, and others may have taken what was set aside."""
+
+
+_TIDY_PAUSE = 0.05
+"""How long whoever writes has the database to itself after room was given back."""
 
 
 class SessionThreads:
@@ -28,6 +33,7 @@ class SessionThreads:
         self._own = threading.local()
         self._sessions: set[Session] = set()
         self._writers = ThreadPoolExecutor(database.writers, thread_name_prefix="gangline-store-write")
+        self._tidying: asyncio.Task[None] | None = None
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="gangline-store-read")
 
     async def write(
@@ -71,8 +77,23 @@ class SessionThreads:
             self._readers, lambda: work(self._session(), *args, **kwargs)
         )
 
+    def tidy(self) -> None:
+        """Give room that deleted rows left back to the disk, bit by bit, between what others write."""
+        if self._tidying is None or self._tidying.done():
+            self._tidying = asyncio.create_task(self._tidy(), name="tidy the database")
+
+    async def _tidy(self) -> None:
+        loop = asyncio.get_running_loop()
+        # A full or a busy disk is no reason to fail: the next deletion tries again.
+        with suppress(StorageError):
+            while await loop.run_in_executor(self._writers, lambda: self._session().give_back()):  # noqa: ASYNC110
+                await asyncio.sleep(_TIDY_PAUSE)
+
     async def close(self) -> None:
         """Finish what was begun, join the threads and close the sessions."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+            await asyncio.gather(self._tidying, return_exceptions=True)
         await asyncio.to_thread(self._close)
 
     def _session(self) -> Session:
