@@ -43,6 +43,8 @@ class Settings:
     """How much the code of a job may be when it is unpacked."""
     code_files: int = 100_000
     """How many files, links and directories the code of a job may have."""
+    replica_processes: int = 4096
+    """How many processes and threads a replica of the local engine may have."""
     kubernetes_port: int | None = None
     """The loopback port of the Kubernetes interface; unless set, a free one that is kept for the next start."""
     scheduling: Mapping[str, object] = field(default_factory=dict)
@@ -133,6 +135,7 @@ _WHOLE_NUMBERS = (
     "code_limit_mib",
     "code_unpacked_mib",
     "code_files",
+    "replica_processes",
     "kubernetes_port",
 )
 

@@ -128,6 +128,7 @@ def make_engine(settings: Settings) -> LocalEngine:
         nodes=settings.nodes,
         log_limits=LogLimits(file_bytes=settings.log_file_mib * 2**20, files=settings.log_files),
         code_limits=settings.code_limits,
+        most_processes=settings.replica_processes,
     )
 
 

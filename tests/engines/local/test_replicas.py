@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -148,6 +149,45 @@ async def test_python_is_found_though_the_path_has_none(subject: LocalSubject, m
 async def test_a_failure_says_what_the_program_said_last(subject: LocalSubject, script: str, want: str) -> None:
     (exited,) = await run_to_end(subject, await shell_gang(subject, script))
     assert exited.message == want
+
+
+FORK = """
+import os, time
+for _ in range(300):
+    if not os.fork():
+        time.sleep(60)
+        os._exit(0)
+"""
+
+
+async def test_a_program_that_forks_without_end_is_held_and_told_so(tmp_path: Path) -> None:
+    if not counts_processes():
+        pytest.skip("there are no control groups here that count processes")
+    async with LocalSubject.over(tmp_path, most_processes=50) as subject:
+        role = make_role(command=(sys.executable, "-I", "-S", "-c", FORK))
+        gang = place(make_spec(roles=(role,), policy=Policy(grace_seconds=1.0)), await subject.node())
+        (exited,) = await run_to_end(subject, gang)
+        assert exited.exit_code == 1
+        assert exited.message.startswith("it reached its limit of 50 processes (setting replica_processes): Blocking")
+        token = json.loads((subject.attempt() / "order.json").read_text())["token"]
+        assert groups_that_count(token)
+        await subject.engine.stop(gang.id, 1.0)
+        await subject.news.wait_for(GangStopped)
+        assert groups_that_count(token) == []
+
+
+def counts_processes() -> bool:
+    group = cgroups.make_gang_group("probe")
+    if group is None:
+        return False
+    group.remove()
+    return group.processes is not None
+
+
+def groups_that_count(token: str) -> list[Path]:
+    return [
+        group for hierarchy in cgroups.hierarchies("pids") for group in Path(hierarchy.own).glob(f"gangline-{token}")
+    ]
 
 
 async def test_a_signal_is_an_exit_code_and_a_name(subject: LocalSubject) -> None:

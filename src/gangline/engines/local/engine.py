@@ -34,6 +34,7 @@ class LocalEngine:
     """Runs gangs as processes of this user on this machine.
 
     ``root`` holds everything it keeps and is this engine's alone. ``nodes`` divides the machine into logical nodes.
+    ``most_processes`` is how many processes and threads a replica may have, where control groups can count them.
     ``use_cgroups`` False keeps away from control groups even where the system would permit them. GPUs that appear
     later are seen within ``device_seconds``.
     """
@@ -47,6 +48,7 @@ class LocalEngine:
         log_limits: LogLimits | None = None,
         code_limits: CodeLimits | None = None,
         use_cgroups: bool = True,
+        most_processes: int = 4096,
         device_seconds: float = 30.0,
     ) -> None:
         self._layout = Layout(root.absolute())
@@ -62,6 +64,7 @@ class LocalEngine:
             log_limits=log_limits or LogLimits(),
             code_limits=code_limits or CodeLimits(),
             use_cgroups=use_cgroups,
+            most_processes=most_processes,
         )
         self._links: dict[GangId, GangLink] = {}
         self._tasks: dict[GangId, asyncio.Task[None]] = {}

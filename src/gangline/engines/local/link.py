@@ -257,7 +257,7 @@ class GangLink:
     def _abandon(self) -> None:
         """Take down an attempt that never began: there is no keeper, no record, and so no process."""
         if self.order and self.order.use_cgroups and (group := cgroups.make_gang_group(self.order.token)):
-            cgroups.remove(group.path)
+            group.remove()
         shutil.rmtree(self._directory / "scratch", ignore_errors=True)
         self._layout.marker(self.gang_id).unlink(missing_ok=True)
         job_id, attempt = self.gang_id

@@ -55,6 +55,7 @@ class OrderWriter:
     log_limits: LogLimits
     code_limits: CodeLimits
     use_cgroups: bool
+    most_processes: int
 
     def write(
         self, gang: Gang, *, known: Order | None, nodes: Mapping[NodeName, LocalNode], taken: Iterable[ReplicaOrder]
@@ -150,6 +151,7 @@ class OrderWriter:
             log_file_bytes=self.log_limits.file_bytes,
             log_files=self.log_limits.files,
             use_cgroups=self.use_cgroups,
+            most_processes=self.most_processes,
             code_archive=str(self.layout.code_archive(digest)) if digest else None,
             code_limits=(self.code_limits.unpacked_bytes, self.code_limits.files),
             inputs=_moves(gang.spec.inputs, variables),

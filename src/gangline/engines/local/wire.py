@@ -46,6 +46,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     log_file_bytes: int
     log_files: int
     use_cgroups: bool
+    most_processes: int = 0
+    """How many processes and threads each replica may have; 0: as many as the system allows."""
     code_archive: str | None
     code_limits: tuple[int, int] | None = None
     """How many bytes, and how many files, the code may be unpacked to."""

@@ -1,4 +1,4 @@
-"""Control groups: a memory limit and a list of members that no process can leave, where the system permits it.
+"""Control groups: limits on memory and processes, and a list of members that no process can leave, where permitted.
 
 Both versions are spoken. A group for the gang is made below the keeper's own group, or below the nearest ancestor that
 hands the memory controller down; one group per replica below that. Where nothing can be made, callers fall back to
@@ -25,11 +25,27 @@ class Hierarchy:
 
 
 class GangGroup:
-    """The group of a gang, and the group its keeper belongs to."""
+    """The group of a gang, and the group its keeper belongs to.
 
-    def __init__(self, path: str, home: str) -> None:
+    ``processes`` is where the number of processes is limited: the same in version 2, a group of another hierarchy in
+    version 1, and None where there is nothing to limit them with.
+    """
+
+    def __init__(self, path: str, home: str, processes: str | None, processes_home: str | None) -> None:
         self.path = path
         self.home = home
+        self.processes = processes
+        self.processes_home = processes_home
+
+    def processes_of(self, replica: str) -> str | None:
+        """Where the processes of one replica are counted."""
+        return f"{self.processes}/{replica}" if self.processes is not None else None
+
+    def remove(self) -> None:
+        """Remove every group of the gang."""
+        remove(self.path)
+        if self.processes is not None and self.processes != self.path:
+            remove(self.processes)
 
 
 def hierarchies(controller: str, own_groups: str = OWN_GROUPS, mounts: str = MOUNTS) -> list[Hierarchy]:
@@ -71,11 +87,26 @@ def make_gang_group(token: str) -> GangGroup | None:
         while place.startswith(hierarchy.mount.rstrip("/")):
             group = f"{place}/gangline-{token}"
             if _make_with_memory(group, hierarchy.version):
-                return GangGroup(group, hierarchy.own)
+                return _with_processes(group, hierarchy, token)
             if place == hierarchy.mount.rstrip("/") or hierarchy.version == 1:
                 break
             place = place.rpartition("/")[0]
     return None
+
+
+def _with_processes(group: str, hierarchy: Hierarchy, token: str) -> GangGroup:
+    try:
+        if hierarchy.version == 2:
+            _write(f"{group}/cgroup.subtree_control", "+pids")
+            return GangGroup(group, hierarchy.own, group, None)
+        for other in hierarchies("pids"):
+            if other.version == 1:
+                processes = f"{other.own.rstrip('/')}/gangline-{token}"
+                os.makedirs(processes, exist_ok=True)
+                return GangGroup(group, hierarchy.own, processes, other.own)
+    except OSError:
+        pass
+    return GangGroup(group, hierarchy.own, None, None)
 
 
 def make(group: str) -> None:
@@ -108,6 +139,22 @@ def limit_memory(group: str, memory_mib: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def limit_processes(group: str, most: int) -> bool:
+    """Set how many processes and threads there may be in a group, which is made if need be; False if refused."""
+    try:
+        os.makedirs(group, exist_ok=True)
+        _write(f"{group}/pids.max", str(most))
+    except OSError:
+        return False
+    return True
+
+
+def refused_processes(group: str) -> int:
+    """Return how often a process was refused because the group was at its limit."""
+    text = _read(f"{group}/pids.events") or ""
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("max ")), 0)
 
 
 def enter(group: str) -> bool:

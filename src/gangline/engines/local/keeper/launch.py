@@ -73,12 +73,22 @@ class Launch:
     Without an exit code it is nobody's fault, and may be tried again.
     """
 
-    __slots__ = ("exit_code", "group", "home", "message", "order", "pid", "pipes")
+    __slots__ = ("exit_code", "group", "home", "message", "most_processes", "order", "pid", "pipes", "processes")
 
-    def __init__(self, order: ReplicaOrder, home: str, group: str | None) -> None:
+    def __init__(
+        self,
+        order: ReplicaOrder,
+        home: str,
+        group: str | None,
+        *,
+        processes: str | None = None,
+        most_processes: int = 0,
+    ) -> None:
         self.order = order
         self.home = home
         self.group = group
+        self.processes = processes if most_processes else None
+        self.most_processes = most_processes
         self.pipes = Pipes()
         self.pid: int | None = None
         self.exit_code: int | None = COMMAND_NOT_RUNNABLE
@@ -174,6 +184,11 @@ def _launch_one(each: Launch, gang_group: cgroups.GangGroup | None) -> None:
         os.sched_setaffinity(0, order.cpus)
     if gang_group is not None and each.group is not None and not cgroups.enter(each.group):
         each.group = None
+    if gang_group is not None and each.processes is not None:
+        limited = cgroups.limit_processes(each.processes, each.most_processes) and cgroups.join(each.processes)
+        if not limited and gang_group.processes_home is not None:
+            # Out of the group of the replica before.
+            cgroups.join(gang_group.processes_home)
     try:
         each.pid = spawn(order.command, order.environment, order.directory or f"{each.home}/work", each.pipes)
     except LaunchError as error:
@@ -196,6 +211,8 @@ def _limit_groups(share: list[Launch], gang_group: cgroups.GangGroup | None) -> 
     if gang_group is None:
         return
     cgroups.join(gang_group.home)
+    if gang_group.processes_home is not None:
+        cgroups.join(gang_group.processes_home)
     for each in share:
         memory_mib = each.order.memory_mib
         if not memory_mib or each.pid is None or each.group is None:

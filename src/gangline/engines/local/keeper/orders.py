@@ -57,6 +57,7 @@ class Order:
         self.log_file_bytes: int = fields["log_file_bytes"]
         self.log_files: int = fields["log_files"]
         self.use_cgroups: bool = fields["use_cgroups"]
+        self.most_processes: int = fields.get("most_processes", 0)
         self.code_archive: str | None = fields["code_archive"]
         # An order of an earlier version knows no limits.
         self.code_limits: list[int] = fields.get("code_limits") or []

@@ -32,6 +32,9 @@ class LiveReplica:
         """No longer part of the gang: its record goes when it is over."""
         self._marker = f"{launch.MARKER}={self.order.environment[launch.MARKER]}".encode()
         self._killed_late = False
+        self._launched = launched
+        self._forbidden = False
+        self._refused_processes = 0
         self._tails = dict.fromkeys(STREAMS, b"")
 
     def read_output(self, descriptor: int) -> bool:
@@ -65,6 +68,7 @@ class LiveReplica:
         # A first process that ends by itself takes the others along; one that was asked to leaves them their grace.
         if late or self.kill_at is None:
             self._killed_late |= late and self.wait_status is None
+            self._forbid_more()
             for pid in self._members():
                 processes.send(pid, signal.SIGKILL)
         return self.wait_status is not None and not self._members()
@@ -111,7 +115,20 @@ class LiveReplica:
         if code and starved:
             return code, f"one of its processes was killed: {limit}"
         said = last_line(self._tails["stderr"]) or last_line(self._tails["stdout"])
-        return code, said if code else ""
+        return code, self._crowded(said) if code else ""
+
+    def _crowded(self, said: str) -> str:
+        if not self._refused_processes:
+            return said
+        limit = f"it reached its limit of {self._launched.most_processes} processes (setting replica_processes)"
+        return f"{limit}: {said}" if said else limit
+
+    def _forbid_more(self) -> None:
+        """Have no more processes begin while the others are killed: some begin faster than they can be killed."""
+        if self._launched.processes is not None and not self._forbidden:
+            self._forbidden = True
+            self._refused_processes = cgroups.refused_processes(self._launched.processes)
+            cgroups.limit_processes(self._launched.processes, 0)
 
     def _members(self) -> list[int]:
         """Return every living process of the replica."""

@@ -141,7 +141,13 @@ class Keeper:
             self._record.fail("DiskFull", message, blameless=True)
             return
         launches = [
-            launch.Launch(replica, self._scratch(replica.name), self._record.replicas[replica.name].cgroup)
+            launch.Launch(
+                replica,
+                self._scratch(replica.name),
+                self._record.replicas[replica.name].cgroup,
+                processes=self._gang_group.processes_of(replica.name) if self._gang_group is not None else None,
+                most_processes=self._order.most_processes,
+            )
             for replica in replicas
         ]
         starters = launch.begin(launches, self._gang_group)
@@ -298,7 +304,7 @@ class Keeper:
             processes.kill_and_wait(leftovers, LEFTOVER_SECONDS)
             self._collect()
         if self._gang_group is not None:
-            cgroups.remove(self._gang_group.path)
+            self._gang_group.remove()
         # What cannot be removed now is tried again when the job is forgotten.
         with contextlib.suppress(OSError):
             remove_tree(f"{self._directory}/scratch")
