@@ -135,3 +135,38 @@ def test_a_pod_tells_its_kubelet_what_was_left_out_of_the_results(
     want = f"not copied from {tmp_path}/results: pipe (a pipe)"
     assert (tmp_path / "told").read_text() == want
     assert capsys.readouterr().err == f"{want}\n"
+
+
+class ObjectStore:
+    """As much of fsspec as a mover needs: no links, and a slash at the end of a path is lost."""
+
+    def __init__(self, *, async_impl: bool) -> None:
+        self.async_impl = async_impl
+        self.folders: set[str] = set()
+        self.files: dict[str, str] = {}
+
+    def makedirs(self, path: str, exist_ok: bool) -> None:
+        assert exist_ok
+        self.folders.add(path)
+
+    def put_file(self, source: str, path: str) -> None:
+        self.files[path] = Path(source).read_text()
+
+
+@pytest.mark.parametrize("async_impl", [True, False])
+def test_an_object_store_gets_what_links_lead_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, async_impl: bool
+) -> None:
+    store = ObjectStore(async_impl=async_impl)
+    monkeypatch.setattr(moving, "_remote", lambda url: (store, url.partition("://")[2].rstrip("/")))
+    (tmp_path / "results" / "step-40").mkdir(parents=True)
+    (tmp_path / "results" / "step-40" / "model").write_text("forty")
+    (tmp_path / "results" / "best").symlink_to("step-40")
+    os.mkfifo(tmp_path / "results" / "pipe")
+    note = moving.move(str(tmp_path / "results"), "s3://bucket/out")
+    assert store.files == {"bucket/out/best/model": "forty", "bucket/out/step-40/model": "forty"}
+    assert store.folders == {"bucket/out", "bucket/out/best", "bucket/out/step-40"}
+    assert note.endswith(": pipe (a pipe)")
+    moving.move(str(tmp_path / "results" / "best" / "model"), "s3://bucket/one/")
+    moving.move(str(tmp_path / "results" / "best" / "model"), "s3://bucket/named")
+    assert store.files["bucket/one/model"] == store.files["bucket/named"] == "forty"

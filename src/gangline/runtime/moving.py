@@ -44,6 +44,7 @@ TERMINATION_LOG = "/dev/termination-log"
 """Where a kubelet reads what a container wants known of its end."""
 
 _HTTP_SECONDS = 60.0
+_LANES = 8
 _LOOK_SECONDS = 0.3
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs", "hf": "huggingface_hub"}
 _TRANSIENT_HTTP = (408, 425, 429)
@@ -241,16 +242,24 @@ def _download(source: str, draft: Path) -> None:
 
 def _upload(source: Path, target: str) -> str:
     filesystem, path_there = _remote(target)
-    if source.is_dir():
-        tree = Tree(source, keep_links=False)
-        files = [entry for entry in tree if not entry.is_directory]
-        if files:
-            folder = path_there.rstrip("/")
-            filesystem.put([str(entry.path) for entry in files], [f"{folder}/{entry.name}" for entry in files])
-        return tree.note()
-    check_is_file(source)
-    filesystem.put_file(str(source), path_there + source.name if path_there.endswith("/") else path_there)
-    return ""
+    if not source.is_dir():
+        check_is_file(source)
+        # The path has lost a slash at its end, which says that it is a directory.
+        filesystem.put_file(str(source), f"{path_there.rstrip('/')}/{source.name}" if target[-1] == "/" else path_there)
+        return ""
+    # As for HTTP: few jobs come here.
+    from concurrent.futures import ThreadPoolExecutor
+
+    tree = Tree(source, keep_links=False)
+    root = path_there.rstrip("/")
+    entries = list(tree)
+    for folder in ("", *(f"/{entry.name}" for entry in entries if entry.is_directory)):
+        filesystem.makedirs(root + folder, exist_ok=True)
+    files = [(str(entry.path), f"{root}/{entry.name}") for entry in entries if not entry.is_directory]
+    # Only file systems that do their work in an event loop of their own may be used by several threads.
+    with ThreadPoolExecutor(_LANES if getattr(filesystem, "async_impl", False) else 1) as lanes:
+        list(lanes.map(lambda pair: filesystem.put_file(*pair), files))
+    return tree.note()
 
 
 def _remote(url: str) -> tuple[Any, str]:
