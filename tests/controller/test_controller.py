@@ -20,6 +20,7 @@ from gangline.model import (
     Gang,
     Job,
     JobId,
+    JournalRecord,
     Metric,
     Node,
     NodeName,
@@ -33,7 +34,7 @@ from gangline.model import (
     Timestamp,
 )
 from gangline.scheduling import Constraint, terminating_gang
-from gangline.storage.interface import JobQuery, Record
+from gangline.storage.interface import JobQuery
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import START, FakeClock, make_job, make_node, make_role
 from tests.controller.scripted_engine import ScriptedEngine
@@ -417,7 +418,7 @@ class RefusingStore(MemoryStore):
     refuses = False
     tries = 0
 
-    async def save(self, job: Job, records: Sequence[Record] = ()) -> Job:
+    async def save(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         if self.refuses:
             self.tries += 1
             raise StorageError("not now")

@@ -1,19 +1,20 @@
 """The sweep driver beside the real controller: trials begin, end, are cancelled, and survive crashes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from gangline.controller import Controller, SweepDriver
-from gangline.errors import StorageError
+from gangline.errors import NotFoundError, StorageError
 from gangline.lifecycle import events as e
 from gangline.lifecycle import new_job
-from gangline.model import Job, JobId, Phase
-from gangline.model.sweep import Sweep, SweepId
+from gangline.model import Job, JobId, JournalRecord, Phase
+from gangline.model.sweep import Parameter, Sweep, SweepId
 from gangline.storage.interface import JobQuery
 from gangline.storage.memory import MemoryStore
+from gangline.sweeps import GridSampler, trial_to_job
 from gangline.testing.builders import START, FakeClock, make_job, make_sweep
 from tests.controller.scripted_engine import ScriptedEngine
 
@@ -22,7 +23,7 @@ class World:
     """A store, a controller and the driver beside it; ``restart`` forgets all but the store."""
 
     def __init__(self) -> None:
-        self.store = MemoryStore()
+        self.store: MemoryStore = MemoryStore()
         self.restart()
 
     def restart(self) -> None:
@@ -39,6 +40,13 @@ class World:
 
     async def jobs(self) -> list[Job]:
         return sorted((await self.store.list(JobQuery())).jobs, key=lambda job: job.id)
+
+    async def is_going(self, job_id: JobId) -> bool:
+        """Whether a job is being deleted, or is gone."""
+        try:
+            return (await self.store.get(job_id)).deleting
+        except NotFoundError:
+            return True
 
     async def sweep(self) -> Sweep:
         (sweep,) = await self.store.sweeps()
@@ -207,3 +215,74 @@ async def test_a_sweep_that_cannot_be_carried_on_does_not_stop_the_others(world:
     )
     await world.settle()
     assert len(await world.jobs()) == 6
+
+
+MANY = (Parameter("rate", tuple(str(number) for number in range(2500))),)
+
+
+class BusyStore(MemoryStore):
+    """Notes what is created, and lets somebody act meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.created: list[JobId] = []
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def create(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
+        self.created.append(job.id)
+        if len(self.created) == 5 and self.meanwhile is not None:
+            await self.meanwhile()
+        return await super().create(job, records)
+
+
+@pytest.fixture
+async def busy() -> World:
+    world = World()
+    world.store = BusyStore()
+    world.restart()
+    return world
+
+
+@pytest.mark.parametrize("word", ["stopped", "deleting"])
+async def test_a_large_sweep_is_stopped_at_once_while_it_begins(busy: World, word: str) -> None:
+    await busy.store.create_sweep(make_sweep(parameters=MANY))
+
+    async def ask() -> None:
+        (sweep,) = await busy.store.sweeps()
+        await busy.store.save_sweep(replace(sweep, **{word: True}))
+        busy.driver.changed()
+
+    assert isinstance(busy.store, BusyStore)
+    busy.store.meanwhile = ask
+    await busy.settle()
+    assert len(busy.store.created) == 5
+    assert {job.phase for job in await busy.jobs()} <= {Phase.CANCELLED}
+    assert [sweep.state for sweep in await busy.store.sweeps()] == (["stopped"] if word == "stopped" else [])
+
+
+async def test_a_small_sweep_does_not_wait_for_a_large_one(busy: World) -> None:
+    await busy.store.create_sweep(make_sweep("small", sweep_id="small", at=START))
+    await busy.store.create_sweep(make_sweep("large", sweep_id="large", at=START + 1, parameters=MANY))
+    await busy.driver.settle()
+    assert isinstance(busy.store, BusyStore)
+    assert 0 < busy.store.created.index(JobId("small-0")) <= 100, "the newer one has its turn first, and a short one"
+
+
+async def test_a_large_sweep_is_deleted_a_part_at_a_time(busy: World) -> None:
+    sweep = await busy.store.create_sweep(make_sweep(parameters=MANY))
+    jobs = [
+        new_job(sweep.trial_id(number), trial_to_job(sweep.spec, assignment), START)
+        for number, assignment in enumerate(GridSampler().propose(sweep.spec, (), {}, 250))
+    ]
+    for job in jobs:
+        await busy.store.create(job)
+    await busy.store.save_sweep(replace(sweep, begun=250, deleting=True))
+    for want in (100, 200, 250):
+        busy.driver.changed()
+        await busy.driver.settle()
+        await busy.controller.settle()
+        gone = [job for job in jobs if await busy.is_going(job.id)]
+        assert len(gone) == want
+    busy.driver.changed()
+    await busy.driver.settle()
+    assert await busy.store.sweeps() == ()

@@ -1,6 +1,7 @@
 """Taking sweeps in, looking at them, and asking for their end."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -90,6 +91,13 @@ async def test_stopping_and_deleting_are_recorded_once(office: Office) -> None:
         assert (await operations.delete_sweep(office.desk(), DEFAULT_TENANT, "grid")).state == "deleting"
     (sweep,) = await office.store.sweeps()
     assert (sweep.stopped, sweep.deleting, office.sweep_link.told) == (True, True, 5)
+
+
+async def test_a_finished_sweep_stays_finished_when_it_is_stopped(office: Office) -> None:
+    await operations.submit_sweep(office.desk(), SWEEP, SPEC)
+    (sweep,) = await office.store.sweeps()
+    await office.store.save_sweep(replace(sweep, finished_at=START))
+    assert (await operations.stop_sweep(office.desk(), DEFAULT_TENANT, "grid")).state == "finished"
 
 
 async def test_an_unknown_sweep_is_not_found_and_the_nearest_is_named(office: Office) -> None:

@@ -9,8 +9,18 @@ from gangline.errors import InvalidInputError
 from gangline.lifecycle import new_job
 from gangline.model import Job, JobId, Metric, Phase, PhaseEntry, ReplicaId, RoleName, Timestamp
 from gangline.model.sweep import Assignment, Goal, Objective, Parameter, Sweep, SweepSpec
-from gangline.sweeps import SAMPLERS, GridSampler, Trial, best_trial, check_references, plan, trial_to_job, trials_of
-from gangline.testing.builders import GRID, START, make_job, make_role, make_spec, make_sweep
+from gangline.sweeps import (
+    SAMPLERS,
+    GridSampler,
+    Plan,
+    Trial,
+    best_trial,
+    check_references,
+    plan,
+    trial_to_job,
+    trials_of,
+)
+from gangline.testing.builders import GRID, START, make_job, make_role, make_running_job, make_spec, make_sweep
 
 TEMPLATE = make_spec(
     roles=(
@@ -77,6 +87,21 @@ def test_no_more_trials_run_at_once_than_the_sweep_allows() -> None:
     assert [a.number for a in plan(sweep, []).start] == [0, 1]
     assert plan(sweep, trials(sweep, begun=2)).start == ()
     assert [a.number for a in plan(sweep, trials(sweep, begun=2, finished=1)).start] == [2]
+
+
+@pytest.mark.parametrize(("parallelism", "want"), [(None, 100), (7, 7), (1000, 100)])
+def test_no_more_trials_wait_in_the_queue_than_fill_what_becomes_free(parallelism: int | None, want: int) -> None:
+    values = tuple(str(number) for number in range(2500))
+    sweep = make_sweep(parameters=(Parameter("rate", values),), parallelism=parallelism)
+    assert len(plan(sweep, ()).start) == want
+    waiting = [
+        make_job(trial_to_job(sweep.spec, assignment), job_id=sweep.trial_id(assignment.number))
+        for assignment in plan(sweep, ()).start
+    ]
+    assert plan(replace(sweep, begun=want), trials_of(sweep, waiting)) == Plan()
+    running = [replace(make_running_job(job.spec), id=job.id) for job in waiting[:30]]
+    more = plan(replace(sweep, begun=want), trials_of(sweep, [*running, *waiting[30:]]))
+    assert len(more.start) == (30 if parallelism != 7 else 0)
 
 
 def test_a_sweep_is_over_when_everything_was_tried_and_has_ended() -> None:

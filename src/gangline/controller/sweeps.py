@@ -1,5 +1,8 @@
 """Drives sweeps: submits and cancels trials as ``sweeps.plan`` says, and takes a deleted sweep's trials down.
 
+A turn is short whatever the size of a sweep: few trials begin or go in one, the other sweeps have theirs in between,
+and what a user asks for interrupts it.
+
 Nothing is decided here, and nothing but the store is trusted to remember: trials have ids that follow from their
 sweep, so whatever a crash interrupts is found and done again without a second job. The trials themselves are jobs
 like any other; the controller drives those.
@@ -8,6 +11,7 @@ like any other; the controller drives those.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -23,6 +27,9 @@ from gangline.sweeps import Trial, plan, trial_to_job
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
+_DELETED_AT_ONCE = 100
+"""How many trials of a sweep are deleted in one turn: the controller has the news of other jobs to handle, too."""
+_LONGEST_PAUSE_SECONDS = 2.0
 
 
 class JobLink(Protocol):
@@ -52,11 +59,13 @@ class SweepDriver:
         self._due: set[SweepId] | None = None
         """The sweeps to look at; None stands for all of them."""
         self._awake = asyncio.Event()
+        self._asked = asyncio.Event()
 
     def changed(self) -> None:
         """Look at all sweeps again: somebody submitted, stopped or deleted one."""
         self._due = None
         self._awake.set()
+        self._asked.set()
 
     async def run(self) -> None:
         """Drive everything until cancelled."""
@@ -64,6 +73,8 @@ class SweepDriver:
         try:
             while True:
                 self._awake.clear()
+                self._asked.clear()
+                began = self._clock.now()
                 try:
                     await self.settle()
                 except StorageError as error:
@@ -74,13 +85,20 @@ class SweepDriver:
                     _log.exception("a step failed; nothing is lost, trying again")
                     await asyncio.sleep(_PAUSE_SECONDS)
                     self.changed()
-                await self._rest()
+                await self._rest(self._clock.now() - began)
         finally:
             listener.cancel()
             await asyncio.gather(listener, return_exceptions=True)
 
-    async def _rest(self) -> None:
-        """Wait for news; after a while without any, look at everything again in case something failed before."""
+    async def _rest(self, worked_seconds: float) -> None:
+        """Wait for news; after a while without any, look at everything again in case something failed before.
+
+        Reading thousands of trials takes its time, and each of them is news: everything else gets as much time as
+        that took, unless a user asks for something.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(max(worked_seconds, 0.0), _LONGEST_PAUSE_SECONDS)):
+                await self._asked.wait()
         try:
             async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
                 await self._awake.wait()
@@ -88,7 +106,7 @@ class SweepDriver:
             self.changed()
 
     async def settle(self) -> None:
-        """Do what every sweep that is due needs now."""
+        """Let every sweep that is due have one turn."""
         due, self._due = self._due, set()
         sweeps = [sweep for sweep in await self._store.sweeps() if not sweep.settled]
         self._unsettled = {sweep.id for sweep in sweeps}
@@ -122,11 +140,9 @@ class SweepDriver:
             await self._delete(sweep, trials)
             return
         wanted = plan(sweep, trials)
-        for assignment in wanted.start:
-            await self._start(sweep, assignment)
+        begun = await self._start_all(sweep, wanted.start)
         for job_id in wanted.cancel:
             self._link.hear(CancelRequested(job_id=job_id, at=self._clock.now()))
-        begun = max((assignment.number + 1 for assignment in wanted.start), default=0)
         if begun > sweep.begun:
             await self._store.save_sweep(replace(sweep, begun=begun))
             self._wake(sweep.id)
@@ -136,10 +152,23 @@ class SweepDriver:
     async def _delete(self, sweep: Sweep, trials: Iterable[Trial]) -> None:
         """Have the trials deleted; the sweep goes when that is on record for each, and not merely said."""
         left = [trial.job for trial in trials if not trial.job.deleting]
-        for job in left:
+        for job in left[:_DELETED_AT_ONCE]:
             self._link.hear(DeleteRequested(job_id=job.id, at=self._clock.now()))
         if not left:
             await self._store.remove_sweep(sweep.tenant, sweep.name)
+
+    async def _start_all(self, sweep: Sweep, assignments: Iterable[Assignment]) -> int:
+        """Start trials until somebody asks for something, which may be that this very sweep stops.
+
+        Returns the number behind the last one that was started; 0 for none.
+        """
+        begun = 0
+        for assignment in assignments:
+            if self._due is None:
+                break
+            await self._start(sweep, assignment)
+            begun = max(begun, assignment.number + 1)
+        return begun
 
     async def _start(self, sweep: Sweep, assignment: Assignment) -> None:
         job_id, spec = sweep.trial_id(assignment.number), trial_to_job(sweep.spec, assignment)

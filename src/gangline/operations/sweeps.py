@@ -66,8 +66,10 @@ async def get_sweep(desk: Desk, tenant: Tenant, name: str) -> SweepStatus:
 
 
 async def stop_sweep(desk: Desk, tenant: Tenant, name: str) -> SweepStatus:
-    """Start no further trial and cancel those that run; what ended before is kept."""
-    return await _change(desk, tenant, name, lambda sweep: replace(sweep, stopped=True))
+    """Start no further trial and cancel those that run; what ended before is kept, a finished sweep stays finished."""
+    return await _change(
+        desk, tenant, name, lambda sweep: sweep if sweep.finished_at is not None else replace(sweep, stopped=True)
+    )
 
 
 async def delete_sweep(desk: Desk, tenant: Tenant, name: str) -> SweepStatus:

@@ -10,6 +10,10 @@ from gangline.model import Job, JobId, Metric
 from gangline.model.sweep import PARAMETERS_VARIABLE, TRIAL_LABEL, Assignment, Goal, Objective, Sweep
 from gangline.sweeps.samplers import SAMPLERS
 
+MOST_WAITING = 100
+"""How many trials of a sweep wait for machines at a time: enough to fill what becomes free, and nobody who submits
+after a sweep of thousands waits behind all of it."""
+
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
@@ -47,7 +51,10 @@ def plan(sweep: Sweep, trials: Sequence[Trial]) -> Plan:
     running = [trial for trial in trials if not trial.job.finished]
     if sweep.stopped:
         return Plan(cancel=tuple(trial.job.id for trial in running), over=not running)
-    room = None if sweep.spec.parallelism is None else max(0, sweep.spec.parallelism - len(running))
+    room = MOST_WAITING - sum(1 for trial in running if trial.job.placeable)
+    if sweep.spec.parallelism is not None:
+        room = min(room, sweep.spec.parallelism - len(running))
+    room = max(0, room)
     results = {trial.assignment.number: trial.result for trial in trials if trial.job.finished}
     known = {trial.assignment.number: trial.assignment for trial in trials}
     gone = {number: Assignment(number=number) for number in range(sweep.begun)}
