@@ -151,14 +151,18 @@ def test_the_kubeconfig_is_added_to_what_a_file_says_already(here: Here, tmp_pat
     other = {"name": "other", "cluster": {"server": "https://other"}}
     file.write_text(yaml.safe_dump({"clusters": [other], "contexts": [], "users": [], "current-context": "other"}))
     for _ in range(2):
-        assert here("config", "kubeconfig", "--output", str(file))[0] == 0
+        code, _, said = here("config", "kubeconfig", "--output", str(file))
+        assert code == 0
+        assert "its current context is still 'other'" in said
     found = yaml.safe_load(file.read_text())
     assert [entry["name"] for entry in found["clusters"]] == ["other", "gangline"]
-    assert found["current-context"] == "gangline"
+    assert found["current-context"] == "other", "whoever uses another cluster goes on using it"
     assert found["contexts"][0]["context"]["namespace"] == "default"
     assert file.stat().st_mode & 0o777 == 0o600
     printed = yaml.safe_load(here("config", "kubeconfig")[1])
     assert printed["users"] == found["users"]
+    assert here("config", "kubeconfig", "--output", str(tmp_path / "new"))[0] == 0
+    assert yaml.safe_load((tmp_path / "new").read_text())["current-context"] == "gangline"
 
 
 @pytest.mark.parametrize("text", ["[1]", "a: ["])

@@ -27,6 +27,14 @@ def test_settings_are_shown_set_and_unset(fresh_here: Here, fresh_shell: Shell) 
     assert out(fresh_here, "config", "get", "nodes") == "1\n"
 
 
+def test_a_setting_that_a_running_service_has_read_already_is_told_of(fresh_here: Here, fresh_shell: Shell) -> None:
+    assert fresh_here("config", "set", "nodes", "2")[2] == ""
+    fresh_shell.out("server", "start")
+    assert "until 'gangline server stop'" in fresh_here("config", "set", "nodes", "3")[2]
+    assert "until 'gangline server stop'" in fresh_here("config", "unset", "nodes")[2]
+    assert fresh_here("config", "set", "tenant", "team")[2] == "", "commands read it themselves"
+
+
 def test_values_are_shown_as_a_file_has_them_and_nothing_as_nothing(fresh_here: Here) -> None:
     out(fresh_here, "config", "set", "scheduling", "{pack: fragmentation}")
     assert out(fresh_here, "config", "get", "scheduling") == '{"pack": "fragmentation"}\n'

@@ -1,9 +1,11 @@
 """Commands about Gangline itself, and what starting it costs."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 import pytest
@@ -100,6 +102,37 @@ def test_the_doctor_tells_of_a_directory_open_to_others(fresh_shell: Shell) -> N
     assert done.returncode == 1
     assert "FAIL  socket:" in done.stdout
     assert "fix: chmod 700" in done.stdout
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
+@pytest.mark.parametrize("made", ["run", "run/below"], ids=["the directory", "the one it will be made in"])
+def test_the_doctor_tells_of_a_runtime_directory_of_somebody_else(
+    fresh_shell: Shell, tmp_path: Path, made: str
+) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    os.chown(tmp_path / "run", 4242, 4242)
+    done = fresh_shell.run("doctor", GANGLINE_RUNTIME_DIRECTORY=str(tmp_path / made))
+    assert done.returncode == 1
+    assert "FAIL  socket:" in done.stdout
+    assert f"{tmp_path / 'run'} belongs to somebody else" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "want"),
+    [
+        ("run", "submit"),
+        ("rerun", "submit"),
+        ("ps", "list"),
+        ("stop", "cancel"),
+        ("sumbit", "submit"),
+        ("prun", "prune"),
+        ("unins", None),
+    ],
+)
+def test_an_unknown_command_is_answered_with_the_one_that_was_meant(here: Here, word: str, want: str | None) -> None:
+    code, _, said = here(word)
+    assert code == 2
+    assert (f"Did you mean '{want}'?" if want else "'gangline --help' lists them.") in said
 
 
 @pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])

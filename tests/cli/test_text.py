@@ -73,6 +73,11 @@ def test_an_amount_is_written_as_people_say_it() -> None:
     assert words.amount(resources) == "1.5 CPU, 2 GiB, 0.5 GPU, 1 fpga"
 
 
+def test_a_text_of_several_lines_is_one_line_of_a_table() -> None:
+    lines = table.lines(("NAME", "COMMAND"), [("a", "sh -c for x in 1 2; do\n\techo $x\r\ndone"), ("b", "true")])
+    assert lines == ["NAME  COMMAND", r"a     sh -c for x in 1 2; do\n\techo $x\r\ndone", "b     true"]
+
+
 def test_columns_align_whatever_their_colour() -> None:
     lines = table.lines(
         ("NAME", "PHASE", "WHY"), [("a", click.style("FAILED", fg="red"), "x"), ("long-name", "OK", "y")]

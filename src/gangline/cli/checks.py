@@ -102,10 +102,15 @@ def check_socket(settings: Settings) -> Finding:
     if len(os.fsencode(settings.socket)) > 107:
         fix = "set GANGLINE_RUNTIME_DIRECTORY to a shorter path"
         return Finding(subject="socket", health=Health.BAD, found=f"{settings.socket} is too long", fix=fix)
-    if not directory.exists():
+    place = next(path for path in (directory, *directory.parents) if os.path.lexists(path))
+    status = place.stat()
+    # What is still to be made is made in a directory of ours or of the system's; in any other its owner may replace it.
+    if status.st_uid != os.getuid() and (place == directory or status.st_uid != 0):
+        fix = "set GANGLINE_RUNTIME_DIRECTORY to a directory of your own"
+        return Finding(subject="socket", health=Health.BAD, found=f"{place} belongs to somebody else", fix=fix)
+    if place != directory:
         return _good("socket", f"{settings.socket} (made at the first start)")
-    status = directory.stat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+    if status.st_mode & 0o077:
         fix = f"chmod 700 {directory}, or set GANGLINE_RUNTIME_DIRECTORY"
         return Finding(subject="socket", health=Health.BAD, found=f"{directory} is open to others", fix=fix)
     return _good("socket", str(settings.socket))

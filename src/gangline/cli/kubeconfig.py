@@ -28,8 +28,8 @@ def kubeconfig(door_file: Path, *, namespace: str) -> dict[str, object]:
     }
 
 
-def write_kubeconfig(config: Mapping[str, object], file: Path) -> None:
-    """Write it for its owner alone; what a file already says of other clusters stays."""
+def write_kubeconfig(config: Mapping[str, object], file: Path) -> str:
+    """Write it for its owner alone; what a file already says of other clusters stays. Returns the current context."""
     kept: dict[str, object] = {}
     if file.exists():
         try:
@@ -39,18 +39,22 @@ def write_kubeconfig(config: Mapping[str, object], file: Path) -> None:
         if found is not None and not isinstance(found, dict):
             raise InvalidInputError("wrong shape", file=str(file), expected="a kubeconfig")
         kept = dict(found or {})
-    text = yaml.safe_dump(_with_ours(kept, config), sort_keys=False)
+    merged = _with_ours(kept, config)
+    text = yaml.safe_dump(merged, sort_keys=False)
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{file.name}.gangline")
     partial.unlink(missing_ok=True)
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as written:
         written.write(text)
     partial.replace(file)
+    return str(merged["current-context"])
 
 
 def _with_ours(kept: Mapping[str, object], ours: Mapping[str, object]) -> dict[str, object]:
-    """Our entries instead of those of the same name; the others keep their place."""
-    result = {**kept, **ours}
+    """Our entries instead of those of the same name; the others keep their place, and the current context its word."""
+    result = {**ours, **kept}
+    if not kept.get("current-context"):
+        result["current-context"] = ours["current-context"]
     for section in ("clusters", "users", "contexts"):
         entries, own = kept.get(section), ours[section]
         others = [entry for entry in entries if _name(entry) != _NAME] if isinstance(entries, list) else []

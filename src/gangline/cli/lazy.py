@@ -53,6 +53,44 @@ COMMANDS: dict[str, dict[str, str]] = {
 _SUMMARIES = {name: summary for section in COMMANDS.values() for name, summary in section.items()}
 
 
+_SAME_MEANING = {
+    "submit": ("run", "rerun", "start", "launch", "train", "create", "apply", "new", "retry"),
+    "list": ("ls", "ps", "jobs", "status"),
+    "get": ("show", "inspect", "info"),
+    "logs": ("log", "tail", "output"),
+    "attach": ("exec", "ssh", "shell", "enter"),
+    "cancel": ("stop", "kill", "abort", "terminate", "end"),
+    "delete": ("rm", "remove", "del"),
+    "halt": ("pause", "suspend"),
+    "resume": ("continue", "restart", "unpause"),
+    "scale": ("resize",),
+    "explain": ("why", "reason"),
+    "events": ("history", "journal"),
+    "top": ("nodes", "node", "usage", "stats"),
+    "sweep": ("grid", "tune", "search", "trials"),
+    "server": ("service", "daemon"),
+    "install": ("deploy", "upgrade"),
+    "config": ("settings", "set"),
+}
+"""What other tools call our commands: a word with the same meaning is a better guess than one with the same letters."""
+
+_DESTRUCTIVE = ("prune", "delete", "uninstall", "cancel")
+"""Commands that are not suggested to somebody who may have meant something else."""
+
+
+def _meant(word: str) -> str | None:
+    """The command that somebody probably meant, by its meaning or by its letters."""
+    import difflib
+
+    for command, others in _SAME_MEANING.items():
+        if word.lower() in others:
+            return command
+    nearest = difflib.get_close_matches(word, _SUMMARIES, n=1)
+    if nearest and nearest[0] in _DESTRUCTIVE:
+        nearest = difflib.get_close_matches(word, nearest, n=1, cutoff=0.8)
+    return nearest[0] if nearest else None
+
+
 class ReaderLeftError(Exception):
     """Whoever read our output has seen enough. Told by an error of our own, because click answers EPIPE with code 1."""
 
@@ -90,10 +128,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown one is answered with the nearest."""
         if args and args[0] not in _SUMMARIES and not args[0].startswith("-"):
-            import difflib
-
-            nearest = difflib.get_close_matches(args[0], _SUMMARIES, n=1)
-            hint = f" Did you mean '{nearest[0]}'?" if nearest else " 'gangline --help' lists them."
+            meant = _meant(args[0])
+            hint = f" Did you mean '{meant}'?" if meant else " 'gangline --help' lists them."
             raise click.UsageError(f"there is no command '{args[0]}'.{hint}", ctx)
         return super().resolve_command(ctx, args)
 

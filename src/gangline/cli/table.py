@@ -1,4 +1,4 @@
-"""Tables that align, and that fit the terminal when there is one."""
+"""Tables that align, and that fit the terminal when there is one. A row is one line, whatever its cells say."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,16 +6,22 @@ import click
 
 _GAP = "  "
 _LEAST_LAST = 12
+_BREAKS = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
 def lines(headings: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None = None) -> list[str]:
     """Lay out a table. The last column takes what is left of ``width`` and is cut, with an ellipsis, to fit it."""
-    cells = [list(headings), *(list(row) for row in rows)]
+    cells = [list(headings), *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(_length(row[column]) for row in cells) for column in range(len(headings))]
     if width is not None:
         before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
         widths[-1] = min(widths[-1], max(_LEAST_LAST, width - before))
     return [_line(row, widths) for row in cells]
+
+
+def one_line(text: str) -> str:
+    """Write a text of several lines, a program in a command say, on one: breaks and tabs as they are typed."""
+    return text.translate(_BREAKS)
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

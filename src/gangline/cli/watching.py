@@ -17,17 +17,28 @@ _WIDTHS = (24, 11, 8, 9)
 
 
 def print_changes(changes: Iterable[Change], output: str) -> None:
-    """Print every change until there are no more."""
+    """Print every change until there are no more; one that shows nothing new is passed over."""
     names: dict[JobId, str] = {}
+    shown: dict[JobId, object] = {}
     if output in (Output.TABLE, Output.WIDE):
         _print_row(WIDE_HEADINGS if output == Output.WIDE else HEADINGS)
     for change in changes:
         if change.job is None:
             name = names.pop(change.job_id, change.job_id)
+            shown.pop(change.job_id, None)
             _print_gone(name, output)
         else:
             names[change.job_id] = change.job.name
-            _print_job(change.job, output)
+            if shown.get(change.job_id) != (news := _news(change.job, output)):
+                shown[change.job_id] = news
+                _print_job(change.job, output)
+
+
+def _news(job: Job, output: str) -> object:
+    """What is printed of a job, but for how long ago things were."""
+    if output == Output.NAME:
+        return job.name
+    return row(job, job.created_at, wide=output == Output.WIDE) if output in (Output.TABLE, Output.WIDE) else job
 
 
 def _print_job(job: Job, output: str) -> None:

@@ -1,6 +1,8 @@
 """``gangline config``."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -8,11 +10,13 @@ import click
 from gangline.cli import table, terminal
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.options import Output, output_option
-from gangline.errors import InvalidInputError
+from gangline.errors import GanglineError, InvalidInputError
 from gangline.settings import NAMES, Settings, config_path, parse_setting, read_config
 from gangline.wire import plain
 
 _MAPPINGS = ("sizes", "scheduling")
+_READ_BY_COMMANDS = ("sizes", "tenant", "context")
+"""Settings that hold from the next command on; the service reads the others when it starts."""
 
 
 @click.group("config")
@@ -52,7 +56,8 @@ def set_(name: str, value: str) -> None:
     """Write a setting to the configuration file. A running service reads it at its next start."""
     raw = _mapping(name, value) if name in _MAPPINGS else value
     parsed = parse_setting(name, raw)
-    _write(name, raw if name in _MAPPINGS else parsed)
+    with _told_of_service(name):
+        _write(name, raw if name in _MAPPINGS else parsed)
 
 
 @command.command("unset")
@@ -62,7 +67,8 @@ def unset(name: str) -> None:
     # A name that only the file knows is what keeps every other command from reading it.
     if name not in NAMES and name not in read_config(config_path()):
         parse_setting(name, "")
-    _write(name, None)
+    with _told_of_service(name):
+        _write(name, None)
 
 
 @command.command("path")
@@ -85,8 +91,23 @@ def kubeconfig_(ctx: click.Context, output: str | None) -> None:
     if output is None:
         click.echo(yaml_text(config))
     else:
-        write_kubeconfig(config, Path(output).expanduser())
-        terminal.say(f"wrote {output}; its current context is 'gangline'")
+        current = write_kubeconfig(config, Path(output).expanduser())
+        kept = "" if current == "gangline" else f"; its current context is still '{current}'"
+        terminal.say(f"wrote the context 'gangline' to {output}{kept}")
+
+
+@contextmanager
+def _told_of_service(name: str) -> Iterator[None]:
+    """Say, once a setting is written, that a service which runs has read it before."""
+    # Only here because nothing else of this command knows of services.
+    from gangline.sdk.background import running_process
+
+    process = None
+    with suppress(GanglineError):  # a file that no command accepts is mended here, too
+        process = running_process(Settings.load()) if name not in _READ_BY_COMMANDS else None
+    yield
+    if process is not None:
+        terminal.say(f"the running service has its own '{name}' until 'gangline server stop'; its jobs go on meanwhile")
 
 
 def _shown(value: object) -> object:

@@ -73,7 +73,7 @@ def _summary(job: Job, now: Timestamp) -> Iterator[str]:
     }
     for name, fact in facts.items():
         if fact:
-            yield f"{name + ':':<11} {fact}"
+            yield f"{name + ':':<11} {table.one_line(fact)}"
 
 
 def _roles(job: Job) -> list[tuple[str, ...]]:
