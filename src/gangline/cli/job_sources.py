@@ -40,7 +40,7 @@ def jobs_from_options(words: tuple[str, ...], given: Given, settings: Settings) 
     return (Translation(spec=job),)
 
 
-def here(jobs: Sequence[JobSpec]) -> tuple[JobSpec, ...]:
+def on_this_machine(jobs: Sequence[JobSpec]) -> tuple[JobSpec, ...]:
     """Let jobs on this machine see the user's Python environment, and say so once."""
     placed = tuple(in_active_environment(job, os.environ) for job in jobs)
     changed = next((after for before, after in zip(jobs, placed, strict=True) if after is not before), None)

@@ -14,8 +14,8 @@ _HEADINGS = ("METRIC", "VALUE", "STEP", "REPLICA", "REPORTED")
 def tell_of_missing(metrics: Metrics) -> None:
     """Say what is not among the numbers that were read."""
     if len(metrics) < metrics.total:
-        words_of = "the lowest and highest of each stretch of time"
-        terminal.say(f"thinned out for drawing: {len(metrics):,} of {metrics.total:,} values, {words_of}")
+        kept = f"{len(metrics):,} of {metrics.total:,} values"
+        terminal.say(f"thinned out for drawing: {kept}, the lowest and the highest of each stretch of time")
     if not metrics.complete:
         terminal.say("older values are gone: a cluster keeps the newest 10,000 of a job")
 

@@ -12,7 +12,7 @@ from gangline.cli import terminal
 from gangline.cli.connection import chosen_settings, connect, spoken
 from gangline.cli.documents import json_text, yaml_text
 from gangline.cli.following import finish, follow
-from gangline.cli.job_sources import here, jobs_from_files, jobs_from_options
+from gangline.cli.job_sources import jobs_from_files, jobs_from_options, on_this_machine
 from gangline.cli.jobs import print_jobs
 from gangline.cli.options import Output, complete_files, job_files_option, output_option
 from gangline.dialects import Translation
@@ -147,7 +147,7 @@ def send(ctx: click.Context, jobs: Sequence[Translation], how: Sending) -> int:
     """Submit jobs, and stay with them as long as is wanted; returns the exit code."""
     settings = chosen_settings(ctx)
     if not (settings.context or (ctx.find_root().obj or {}).get("server")):
-        specs = here([job.on_one_machine() for job in jobs])
+        specs = on_this_machine([job.on_one_machine() for job in jobs])
         jobs = tuple(replace(job, spec=spec) for job, spec in zip(jobs, specs, strict=True))
     for note in _notes(jobs, on_cluster=bool(settings.context)):
         terminal.say(f"note: {note}")

@@ -10,7 +10,7 @@ from gangline.cli import table, terminal, words
 from gangline.cli.connection import chosen_settings, connect, spoken
 from gangline.cli.curves import PLOTTED_POINTS, Against, Curve, curve_of
 from gangline.cli.documents import json_text, yaml_text
-from gangline.cli.job_sources import here
+from gangline.cli.job_sources import on_this_machine
 from gangline.cli.metric_table import tell_of_missing
 from gangline.cli.options import Output, complete_files, output_option, tenant_option
 from gangline.cli.sweep_following import finish_sweep, follow_sweep
@@ -198,7 +198,7 @@ def _read(ctx: click.Context, file: str, name: str | None, tenant: str | None) -
     if tenant or template.tenant == DEFAULT_TENANT:
         template = replace(template, tenant=Tenant(tenant or settings.tenant))
     if not (settings.context or chosen.get("server")):
-        (template,) = here([template])
+        (template,) = on_this_machine([template])
     return replace(spec, name=name or spec.name, template=replace(template, name=name or spec.name))
 
 
