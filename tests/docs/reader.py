@@ -16,7 +16,7 @@ from gangline.sdk.background import address_of, running_process, stop_service
 from gangline.settings import Settings
 from tests.docs.pages import ROOT, Command, is_as_shown
 
-LONGEST_SECONDS = 180
+LONGEST_SECONDS = 400
 LOOK_SECONDS = 60
 READING = ("get", "list", "logs", "explain", "sweep get", "top")
 """Commands that change nothing: a reader who is too quick looks again."""
