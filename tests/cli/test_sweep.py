@@ -75,6 +75,7 @@ def test_a_sweep_with_a_failed_trial_does_not_exit_with_0(shell: Shell, tmp_path
     followed = shell.run("sweep", "-f", file, "--follow")
     assert followed.returncode == 1
     assert "2 COMPLETED, 1 FAILED" in followed.stderr
+    assert "\n1 FAILED with ReplicaFailed: worker-0" in followed.stderr, "and says why"
 
 
 def test_sweeps_are_listed_and_shown(here: Here, done: str) -> None:

@@ -53,15 +53,17 @@ def blocks_of(page: str, text: str) -> list[Block]:
     lines, found, before = text.splitlines(), [], []
     numbers = iter(range(len(lines)))
     for number in numbers:
-        if not lines[number].startswith("```"):
+        if not lines[number].lstrip().startswith(("```", "~~~")):
             before.append(lines[number])
             continue
+        assert lines[number].startswith("```"), f"{page}:{number + 1}: begin a block with ``` at the margin"
         body = []
         for inner in numbers:
             if lines[inner] == "```":
                 break
             body.append(lines[inner])
         said = _ORDER.fullmatch(before[-1]) if before else None
+        assert said or not before or "<!--" not in before[-1], f"{page}:{number}: nobody knows what {before[-1]} means"
         found.append(
             Block(
                 page=page,

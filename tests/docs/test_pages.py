@@ -120,3 +120,11 @@ RUN: dict[str, Callable[[Reader, Block], None]] = {
 )
 def test_what_is_shown_is_compared_but_for_numbers_ages_and_paths(shown: str, printed: str, *, want: bool) -> None:
     assert is_as_shown(tuple(shown.splitlines()), printed) is want
+
+
+@pytest.mark.parametrize(
+    "text", ["  ```yaml\na: 1\n  ```\n", "~~~\nx\n~~~\n", "<!-- test: skip -->\n```text\nx\n```\n"]
+)
+def test_a_block_that_might_be_passed_over_is_refused(text: str) -> None:
+    with pytest.raises(AssertionError):
+        blocks_of("page.md", text)

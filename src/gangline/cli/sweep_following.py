@@ -1,6 +1,7 @@
 """Following a sweep to its end: a live table on a terminal, a line per change elsewhere."""
 
 import sys
+from collections import Counter
 
 import click
 
@@ -12,6 +13,8 @@ from gangline.model.sweep import SweepState
 from gangline.sdk import Client, SweepStatus
 
 _FAILURE = 1
+_REASONS = 3
+"""How many different reasons of failed trials are told; most often there is one for all."""
 
 
 def follow_sweep(client: Client, name: str) -> int:
@@ -33,6 +36,9 @@ def follow_sweep(client: Client, name: str) -> int:
 def finish_sweep(sweep: SweepStatus) -> int:
     """Tell how a sweep ended and return the exit code."""
     terminal.say(summary_text(sweep))
+    reasons = Counter((trial.reason, trial.message) for trial in sweep.trials if trial.phase is Phase.FAILED)
+    for (reason, message), count in reasons.most_common(_REASONS):
+        terminal.say(f"{count} FAILED with {reason}" + (f": {message}" if message else ""))
     good = sweep.state is SweepState.FINISHED and all(trial.phase is Phase.COMPLETED for trial in sweep.trials)
     return 0 if good else _FAILURE
 
