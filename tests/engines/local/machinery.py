@@ -80,7 +80,8 @@ def kill_everything(root: Path) -> None:
 def groups_of(attempt: Path) -> list[str]:
     """Return the control groups of an attempt that exist."""
     token = json.loads((attempt / "order.json").read_text())["token"]
-    places = [hierarchy.own.rstrip("/") for hierarchy in cgroups.hierarchies("memory")]
+    known = [hierarchy for controller in ("memory", "pids") for hierarchy in cgroups.hierarchies(controller)]
+    places = dict.fromkeys(hierarchy.own.rstrip("/") for hierarchy in known)
     return [f"{place}/gangline-{token}" for place in places if Path(f"{place}/gangline-{token}").exists()]
 
 

@@ -169,11 +169,9 @@ async def test_a_program_that_forks_without_end_is_held_and_told_so(tmp_path: Pa
         (exited,) = await run_to_end(subject, gang)
         assert exited.exit_code == 1
         assert exited.message.startswith("it reached its limit of 50 processes (setting replica_processes): Blocking")
-        token = json.loads((subject.attempt() / "order.json").read_text())["token"]
-        assert groups_that_count(token)
         await subject.engine.stop(gang.id, 1.0)
         await subject.news.wait_for(GangStopped)
-        assert groups_that_count(token) == []
+        assert groups_of(subject.attempt()) == []
 
 
 def counts_processes() -> bool:
@@ -182,12 +180,6 @@ def counts_processes() -> bool:
         return False
     group.remove()
     return group.processes is not None
-
-
-def groups_that_count(token: str) -> list[Path]:
-    return [
-        group for hierarchy in cgroups.hierarchies("pids") for group in Path(hierarchy.own).glob(f"gangline-{token}")
-    ]
 
 
 async def test_a_signal_is_an_exit_code_and_a_name(subject: LocalSubject) -> None:
