@@ -265,6 +265,20 @@ async def test_news_that_cannot_be_saved_is_kept_until_it_can() -> None:
     assert (await world.job()).phase is Phase.PROCESSING
 
 
+async def test_a_decision_that_could_not_be_saved_is_made_anew_from_what_is_there_then() -> None:
+    store = BalkingStore()
+    world = World(store=store, engine=ScriptedEngine([make_node("old")]))
+    store.balking = True
+    with pytest.raises(StorageError):
+        await world.submit(make_job())
+    world.engine.machines[:] = [make_node("new")]
+    world.controller.hear(NodesChanged())
+    store.balking = False
+    world.clock.advance(60)
+    await world.settle()
+    assert [status.node for status in (await world.job()).replicas] == ["new"]
+
+
 class ChoosyStore(MemoryStore):
     """Refuses to save the jobs it is told to."""
 
