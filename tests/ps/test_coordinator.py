@@ -179,7 +179,7 @@ def test_state_survives_a_restart() -> None:
     grant = before.take_shard("w", joined.incarnation, PLAN)
     assert grant
     assert grant.shard
-    saved = msgspec.msgpack.decode(msgspec.msgpack.encode(before.state()), type=type(before.state()))
+    saved = msgspec.msgpack.decode(msgspec.msgpack.encode(before.state_to_keep(0.0)), type=type(before.state()))
 
     after = make_coordinator()
     after.restore(saved, now=100.0)
@@ -188,6 +188,19 @@ def test_state_survives_a_restart() -> None:
     after.finish_shard("w", joined.incarnation, grant.shard, grant.shard.stop)
     assert after.progress().examples_done == 10
     assert after.expire(100.0 + LEASE) == ["w"]
+
+
+def test_a_lease_goes_on_where_it_was_when_the_lead_comes_back_again_and_again() -> None:
+    """A lead that lives shorter than a lease must be rid of who is gone all the same."""
+    coordinator = make_coordinator()
+    join(coordinator, "gone", now=1000.0)
+    for life in range(4):
+        now = 50.0 * life
+        restored = make_coordinator()
+        restored.restore(coordinator.state_to_keep(1000.0 if life == 0 else now - 50.0 + LEASE / 3), now)
+        coordinator = restored
+
+    assert coordinator.expire(now + 0.1) == ["gone"]
 
 
 def test_a_lead_restored_from_before_a_join_gives_a_new_incarnation() -> None:

@@ -169,6 +169,33 @@ def test_every_example_is_seen_although_a_worker_and_the_server_are_killed(
     assert set(seen) == {f"{epoch}:{index}" for epoch in range(2) for index in range(600)}
 
 
+def test_servers_that_live_much_shorter_than_the_time_between_snapshots_get_on(
+    start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """Worker and server are killed together, so that only what is on disk counts."""
+    options = ("--learning-rate", "1.0", "--snapshot-seconds", "999", "--lease-seconds", "2")
+    done = [0]
+
+    def progress() -> int:
+        with ps.connect(ZEROS, replica=make_replica([server.address], 1), observer=True) as observer:
+            return observer.progress().examples_done
+
+    with ServerProcess(free_address(), tmp_path / "checkpoints", *options) as server:
+        for life in range(3):
+            worker = start_worker(server, 0, str(tmp_path / f"notes-{life}"), "1000000", "1")
+            wait_until(lambda: progress() > done[-1] + 40, "some shards are done")
+            done.append(progress())
+            server.wait_for_snapshot()
+            worker.kill()
+            worker.wait()
+            server.kill()
+            server.start()
+        done.append(progress())
+
+    assert done == sorted(done)
+    assert done[-1] > 120
+
+
 def test_a_stopped_worker_leaves_within_its_grace_and_its_shard_goes_on(
     server: ServerProcess, start_worker: StartWorker, tmp_path: Path
 ) -> None:

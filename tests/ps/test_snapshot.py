@@ -1,6 +1,7 @@
 """A server's checkpoint: one instant, whole or not used."""
 
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from gangline.ps.blocks import Tensor, spread
 from gangline.ps.coordinator import Coordinator
 from gangline.ps.messages import Initialise, Join, Push
 from gangline.ps.settings import Settings
-from gangline.ps.snapshot import Snapshots
+from gangline.ps.snapshot import COST_SHARE, Snapshots
 from gangline.ps.store import Store
 
 TENSORS = (Tensor("a", "<f4", (4,)),)
@@ -34,7 +35,7 @@ def push(store: Store, sequence: int) -> int:
 
 
 def save(snapshots: Snapshots) -> None:
-    snapshots.begin()
+    snapshots.begin(0.0)
     snapshots.collect(wait=True)
 
 
@@ -63,7 +64,7 @@ def test_a_snapshot_holds_the_instant_it_began_at(tmp_path: Path) -> None:
     store = make_store()
     push(store, 1)
     snapshots = Snapshots(tmp_path, store, make_coordinator())
-    snapshots.begin()
+    snapshots.begin(0.0)
     push(store, 2)
     snapshots.collect(wait=True)
 
@@ -92,6 +93,55 @@ def test_only_what_two_snapshots_hold_counts_as_durable(tmp_path: Path) -> None:
     save(snapshots)
 
     assert push(store, 3) == 1
+
+
+def test_the_first_snapshot_is_due_at_once_when_there_is_news(tmp_path: Path) -> None:
+    store = make_store()
+    save(Snapshots(tmp_path, store, make_coordinator()))
+
+    again = Store(Agreement(SETTINGS))
+    snapshots = Snapshots(tmp_path, again, make_coordinator(), longest_seconds=1000.0)
+    snapshots.restore(0.0)
+    assert not snapshots.due(time.monotonic())
+    push(again, 1)
+    assert snapshots.due(time.monotonic())
+
+
+def test_later_ones_take_a_small_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_store()
+    snapshots = Snapshots(tmp_path, store, make_coordinator(), longest_seconds=1000.0)
+    cost = 2.0
+    clock = iter([100.0, 100.0 + cost, 103.0])  # the writer begins, ends, and is seen to have ended
+    monkeypatch.setattr("gangline.ps.snapshot.time.monotonic", lambda: next(clock))
+    snapshots.begin(100.0)
+    snapshots.collect(wait=True)
+    push(store, 1)
+
+    assert not snapshots.due(103.0 + cost / COST_SHARE - 0.1)
+    assert snapshots.due(103.0 + cost / COST_SHARE + 0.1)
+
+
+def test_the_setting_is_the_longest_time_between_two(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, make_store(), make_coordinator(), longest_seconds=5.0)
+    now = time.monotonic()
+    snapshots.begin(now)
+    snapshots.collect(wait=True)
+
+    assert not snapshots.due(now + 4.9)  # nothing has changed
+    assert snapshots.due(now + 5.1)
+
+
+def test_a_disk_that_fails_is_not_tried_all_the_time(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    snapshots = Snapshots(blocked, make_store(), make_coordinator(), longest_seconds=1000.0)
+    now = time.monotonic()
+    snapshots.begin(now)
+    with pytest.raises(OSError, match="file"):
+        snapshots.collect(wait=True)
+
+    assert not snapshots.due(now + 999.0)
+    assert snapshots.due(now + 1001.0)
 
 
 def test_nothing_is_restored_from_an_empty_directory(tmp_path: Path) -> None:

@@ -50,11 +50,23 @@ class Coordinator:
         copied = msgspec.convert(msgspec.to_builtins(self._state), LeadState)
         return msgspec.structs.replace(copied, shards=shards)
 
+    def state_to_keep(self, now: float) -> LeadState:
+        """A copy for a snapshot: leases end so many seconds from now, whatever time it is when they are restored."""
+        kept = self.state()
+        for member in kept.members.values():
+            member.expires -= now
+        return kept
+
     def restore(self, state: LeadState, now: float) -> None:
-        """Go on from a snapshot; everybody in it has one lease's time to come back."""
+        """Go on from a snapshot; everybody in it has the rest of the lease to come back.
+
+        The rest and not a new one: shards of a worker that is gone for good would else never come back while the lead
+        lives shorter than a lease.
+        """
         self._state = state
         self._shards = ShardQueue(state.shards) if state.shards else None
-        self._renew_all(now)
+        for member in state.members.values():
+            member.expires = now + min(member.expires, self._lease_seconds)
 
     @property
     def leads(self) -> bool:

@@ -10,6 +10,8 @@ from gangline.ps.errors import NoMapError, NotLeadError, ReplacedError, UnknownW
 from gangline.ps.link import Link, ask, ask_map
 from gangline.ps.messages import Renew
 
+RETRY_SECONDS = 0.5
+
 
 class Heartbeat:
     """Says "alive" to the lead every so often on a link of its own, and finds it again when another server leads."""
@@ -39,9 +41,11 @@ class Heartbeat:
             raise self._replaced
 
     def _run(self) -> None:
-        while not self._stop.wait(self._every_seconds):
+        heard = True
+        # A lead that comes back has heard nothing of us for a while: it is not left waiting for the next regular time.
+        while not self._stop.wait(self._every_seconds if heard else min(self._every_seconds, RETRY_SECONDS)):
             try:
-                self._beat()
+                heard = self._beat()
             except UnknownWorkerError:
                 continue  # the lease has ended: the session takes a new one when it next speaks to the lead
             except ReplacedError as error:
@@ -49,8 +53,8 @@ class Heartbeat:
                 break
         self._close()
 
-    def _beat(self) -> None:
-        """Renew with the server that leads. If none can be reached it is tried again next time."""
+    def _beat(self) -> bool:
+        """Renew with the server that leads; whether one was found. If none can be reached it is tried again soon."""
         for _ in range(len(self._servers) + 1):
             try:
                 self._link = self._link or self._dial(self._servers[0])
@@ -60,11 +64,12 @@ class Heartbeat:
                     self._servers = deque(ask_map(self._link).servers)
                     self._close()
                 else:
-                    return
+                    return True
             except (OSError, NoMapError, WireError):
                 self._close()
                 # The lead is away or has left, and somebody else may have its address: any other server knows.
                 self._servers.rotate(-1)
+        return False
 
     def _close(self) -> None:
         if self._link:

@@ -52,14 +52,13 @@ class Server:
         credentials: Credentials = Credentials(),  # noqa: B008  # a constant
     ) -> None:
         self._job = job
-        self._settings = settings
         self.service = Service(settings, address, servers)
-        self._snapshots = Snapshots(directory, self.service.store, self.service.coordinator) if directory else None
+        store, coordinator, longest = self.service.store, self.service.coordinator, settings.snapshot_seconds
+        self._snapshots = Snapshots(directory, store, coordinator, longest_seconds=longest) if directory else None
         if self._snapshots and self._snapshots.restore(time.monotonic()):
             logger.info("restored %d blocks", len(self.service.store.blocks))
         self._selector = selectors.DefaultSelector()
         self._parked: deque[tuple[Connection, Request]] = deque()
-        self._snapshot_due = time.monotonic() + settings.snapshot_seconds
         self._written_layout = self._layout()
         self._reception = Reception(self._selector, credentials)
         self.address = self._reception.listen(address)
@@ -88,7 +87,7 @@ class Server:
         """Write what there is and let go of the sockets."""
         if self._snapshots:
             self._collect(self._snapshots, wait=True)
-            self._snapshots.begin()
+            self._snapshots.begin(time.monotonic())
             self._collect(self._snapshots, wait=True)
         self._reception.close()
         for connection in list(self._connections()):
@@ -217,10 +216,9 @@ class Server:
         # Blocks that came or went are written at once: until then a crash would lose them, or who has them.
         moved = self._layout() != self._written_layout
         wanted = self.service.store.snapshot_wanted
-        if (moved or wanted or now >= self._snapshot_due) and not snapshots.busy:
+        if (moved or wanted or snapshots.due(now)) and not snapshots.busy:
             self._written_layout = self._layout()
-            snapshots.begin()
-            self._snapshot_due = now + self._settings.snapshot_seconds
+            snapshots.begin(now)
 
     @staticmethod
     def _collect(snapshots: Snapshots, *, wait: bool = False) -> bool:

@@ -6,7 +6,9 @@ runtime.Checkpoints, so that a snapshot is whole or absent and a corrupt one giv
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +23,8 @@ from gangline.ps.store import Identity, Pin, Store
 from gangline.runtime import Checkpoints, load_arrays, save_arrays
 
 KEEP = 2
+# Of the time, spent on writing. A server that is killed loses what it has of workers that are gone too since the last.
+COST_SHARE = 0.05
 STATE_FILE = "state.msgpack"
 
 
@@ -38,7 +42,9 @@ class SnapshotState(msgspec.Struct, array_like=True):
 class Snapshots:
     """Takes and restores the snapshots of one server."""
 
-    def __init__(self, directory: Path, store: Store, coordinator: Coordinator) -> None:
+    def __init__(
+        self, directory: Path, store: Store, coordinator: Coordinator, *, longest_seconds: float = math.inf
+    ) -> None:
         self._checkpoints = Checkpoints(directory, keep=KEEP)
         self._store = store
         self._store.keeps_snapshots = True
@@ -50,6 +56,10 @@ class Snapshots:
         self._previous: dict[str, Identity] = {}
         self._error: BaseException | None = None
         self._written = (-1, 0)
+        self._longest_seconds = longest_seconds
+        self._cost_seconds = 0.0
+        self._latest_due = time.monotonic() + longest_seconds
+        self._soonest_due = 0.0
 
     def restore(self, now: float) -> bool:
         """Load the newest snapshot that is whole; False when there is none."""
@@ -69,6 +79,7 @@ class Snapshots:
             # A job that was halted, or begins another attempt, may find its servers elsewhere.
             state.lead.map = readdressed(state.lead.map, state.servers, self._coordinator.servers)
         self._coordinator.restore(state.lead, now)
+        self._written = (self._store.changes, self._coordinator.map_version)
         return True
 
     @property
@@ -76,8 +87,16 @@ class Snapshots:
         """Whether one is being written."""
         return self._writer is not None
 
-    def begin(self) -> None:
+    def due(self, now: float) -> bool:
+        """Whether it is time for one: when there is news as often as the cost allows, at once after a start.
+
+        So a server that lives long enough to come back and to write one has made progress, however short that is.
+        """
+        return now >= self._latest_due or (now >= self._soonest_due and self._store.changes != self._written[0])
+
+    def begin(self, now: float) -> None:
         """Start writing the state of this instant; does nothing while one is being written or nothing changed."""
+        self._latest_due = now + self._longest_seconds
         state_now = (self._store.changes, self._coordinator.map_version)
         # The lead always has news: leases and clocks.
         if self._writer or not (state_now != self._written or self._coordinator.leads or self._store.snapshot_wanted):
@@ -98,7 +117,7 @@ class Snapshots:
             self._store.map_version,
             blocks,
             self._handled,
-            self._coordinator.state(),
+            self._coordinator.state_to_keep(now),
             training,
             self._coordinator.servers,
         )
@@ -114,9 +133,11 @@ class Snapshots:
         for pin in self._pins:
             pin.readers -= 1
         self._pins = []
+        self._soonest_due = time.monotonic() + self._cost_seconds / COST_SHARE
         if self._error:
             error, self._error = self._error, None
             self._written = (-1, 0)
+            self._soonest_due = self._latest_due
             self._store.disk_fails = True
             raise error
         self._store.disk_fails = False
@@ -125,11 +146,13 @@ class Snapshots:
         return True
 
     def _write(self, write: Callable[[Path], None]) -> None:
+        began = time.monotonic()
         try:
             self._checkpoints.save(self._next, write)
             self._next += 1
         except BaseException as error:  # noqa: BLE001  # handed to the server's thread, which raises it
             self._error = error
+        self._cost_seconds = time.monotonic() - began
 
 
 def _writing(state: SnapshotState, arrays: dict[str, Array]) -> Callable[[Path], None]:
