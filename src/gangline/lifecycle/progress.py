@@ -17,7 +17,14 @@ from gangline.lifecycle.events import (
     ReplicaStarted,
 )
 from gangline.lifecycle.outcome import Outcome, act, end, enter, ignore, settle, succeed
-from gangline.lifecycle.verdict import backoff_seconds, has_succeeded, may_retry, may_shrink, replica_backoff_seconds
+from gangline.lifecycle.verdict import (
+    backoff_seconds,
+    has_succeeded,
+    may_retry,
+    may_shrink,
+    quick_restarts,
+    replica_backoff_seconds,
+)
 from gangline.model import Job, Phase, ReplicaId, ReplicaState, ReplicaStatus, Restart, Timestamp
 
 CHECKPOINT_RESOLUTION_SECONDS = 5.0
@@ -157,7 +164,13 @@ def restart_due_replicas(job: Job, event: BackoffElapsed) -> Outcome:
     if not due:
         return ignore(job, event)
     replicas = tuple(
-        ReplicaStatus(id=status.id, node=status.node, incarnation=incarnation, gpu_slot=status.gpu_slot)
+        ReplicaStatus(
+            id=status.id,
+            node=status.node,
+            incarnation=incarnation,
+            restarts=quick_restarts(status) + 1,
+            gpu_slot=status.gpu_slot,
+        )
         if status.id in due
         else status
         for status in job.replicas

@@ -35,10 +35,15 @@ def backoff_seconds(policy: Policy, tries: int) -> float:
     return _doubled(policy, tries - 1)
 
 
+def quick_restarts(status: ReplicaStatus) -> int:
+    """How often in a row a replica that has failed was started again and failed soon."""
+    ran = (status.finished_at or 0.0) - (status.started_at or 0.0)
+    return 0 if ran >= _STEADY_SECONDS else status.restarts
+
+
 def replica_backoff_seconds(policy: Policy, status: ReplicaStatus) -> float:
     """How long to wait before a replica's next start in place."""
-    ran = (status.finished_at or 0.0) - (status.started_at or 0.0)
-    return _doubled(policy, 0 if ran >= _STEADY_SECONDS else status.incarnation)
+    return _doubled(policy, quick_restarts(status))
 
 
 def _doubled(policy: Policy, times: int) -> float:

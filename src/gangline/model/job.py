@@ -31,6 +31,8 @@ class ReplicaStatus:
     node: NodeName
     state: ReplicaState = ReplicaState.PENDING
     incarnation: int = 0
+    restarts: int = 0
+    """How often it was started in place because it failed; counted anew once it has run for a while."""
     started_at: Timestamp | None = None
     finished_at: Timestamp | None = None
     exit_code: int | None = None
