@@ -169,17 +169,18 @@ def test_who_takes_the_name_of_the_local_socket_keeps_nobody_from_training() -> 
     address = free_address()
 
     def deceive() -> None:
-        for _ in range(2):  # the worker's session tries twice: to join, and no more when it is refused
-            with squatter.accept()[0] as client:
-                client.sendall(MAGIC + bytes(NONCE_BYTES) + b"x" * PROOF_BYTES)
+        with squatter.accept()[0] as client:
+            client.sendall(MAGIC + bytes(NONCE_BYTES) + b"x" * PROOF_BYTES)
+            everything_said_to(client)
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as squatter:
         squatter.bind(unix_name(address))
         squatter.listen()
-        deceiving = threading.Thread(target=deceive, daemon=True)
+        deceiving = threading.Thread(target=deceive)
         deceiving.start()
         with running(address=address):
             assert trains(address, shared_memory=True)
+        deceiving.join()
 
 
 def test_strangers_keep_no_worker_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +206,7 @@ def test_a_flood_of_strangers_does_not_fill_the_log(caplog: pytest.LogCaptureFix
                 client.sendall(bytes(NONCE_BYTES + PROOF_BYTES))
                 everything_said_to(client)
 
-    assert 1 <= sum("did not know the job's secret" in line for line in caplog.messages) <= 2
+    assert 1 <= sum("did not know the job's secret" in line for line in caplog.messages) <= 10
 
 
 def test_without_a_secret_nobody_connects_over_the_network() -> None:
