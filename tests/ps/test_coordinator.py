@@ -203,6 +203,22 @@ def test_a_lease_goes_on_where_it_was_when_the_lead_comes_back_again_and_again()
     assert coordinator.expire(now + 0.1) == ["gone"]
 
 
+def test_shards_of_a_process_that_was_replaced_while_the_lead_was_older_come_back() -> None:
+    """The snapshot knows the first process and its shard; the worker that comes back is the second."""
+    before = make_coordinator()
+    first = join(before, "w")
+    grant = before.take_shard("w", first.incarnation, PLAN)
+    assert grant
+    after = make_coordinator()
+    after.restore(before.state_to_keep(0.0), now=0.0)
+
+    second = join(after, "w", incarnation=first.incarnation + 1, plan=PLAN)
+    again = after.take_shard("w", second.incarnation, PLAN)
+
+    assert again
+    assert again.shard == grant.shard
+
+
 def test_a_lead_restored_from_before_a_join_gives_a_new_incarnation() -> None:
     after = make_coordinator()
     first = after.join(Join("w", MODEL, proposed=1000), 0.0)

@@ -289,7 +289,9 @@ class Coordinator:
         else:
             # `proposed` is the time of joining: a lead restored from an old snapshot must not give a number twice.
             incarnation = max(known + 1, join.proposed)
-            self._remove(join.worker)
+        member = self._state.members.get(join.worker)
+        if member and member.incarnation != incarnation:
+            self._remove(join.worker)  # an earlier process, also where only an old snapshot knew of it
         self._state.incarnations[join.worker] = incarnation
         return incarnation
 
