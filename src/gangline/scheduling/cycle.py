@@ -67,6 +67,7 @@ class _Cycle:
         self.usage: dict[QueueName, float] = {}
         self._amounts: dict[int, Ints] = {}
         self._answers: dict[tuple[object, ...], Explanation] = {}
+        self._shorts: dict[tuple[object, ...], Explanation] = {}
 
     def count(self) -> None:
         """Book what is used, count what is asked for, divide the cluster among the queues, form the line."""
@@ -86,7 +87,7 @@ class _Cycle:
         for (name, demand), times in asked.items():
             self.tree.ask(branches[name], self._need(demands[demand]) * times)
         self.tree.settle()
-        self.line.fill(ready, [nomination.job_id for nomination in self.room.owed()])
+        self.line.fill(ready, [nomination.job_id for nomination in self.room.owed])
 
     def _count_leaving(self, held: Held, leaf: Branch) -> None:
         self.tree.leave(leaf, held.amounts, held.least)
@@ -178,7 +179,7 @@ class _Cycle:
 
     def _wait(self, turn: Turn, short: Shortfall, suits: Bools | None, typed: Bools | None) -> Explanation:
         """The gang does not fit now: others are stopped for it, or it is first in line, or it must wait."""
-        why = self.reasons.short(turn.gang, short, both(suits, typed), behind=self.floor.first)
+        why = self._short(turn, short, both(suits, typed))
         if why.constraint not in HOPELESS:
             if self.room.on_nodes(turn, both(suits, typed)):
                 return self._making_room(turn, why)
@@ -189,6 +190,15 @@ class _Cycle:
                     return replace(why, predicted_start=at)
         self._answers[self._class(turn)] = why
         return why
+
+    def _short(self, turn: Turn, short: Shortfall, allowed: Bools | None) -> Explanation:
+        """Why it does not fit: the same for all that ask for the same, until something starts."""
+        alike = (self._class(turn), len(self.layouts), self.floor.first)
+        known = self._shorts.get(alike)
+        if known is None:
+            behind = self.floor.first
+            known = self._shorts[alike] = self.reasons.short(turn.gang, short, allowed, behind=behind)
+        return known
 
     def _making_room(self, turn: Turn, why: Explanation) -> Explanation:
         givers = self.room.givers(turn.gang.job.id)[:HOLDERS_SHOWN]
@@ -246,7 +256,7 @@ class _Cycle:
     def _memory(self) -> Memory:
         named = {each.job_id for each in self.room.nominations} | self.layouts.keys()
         return Memory(
-            nominations=(*self.room.nominations, *(each for each in self.room.owed() if each.job_id not in named)),
+            nominations=(*self.room.nominations, *(each for each in self.room.owed if each.job_id not in named)),
             usage=self.usage,
             usage_at=self.snapshot.now,
             holdings=self.snapshot.holdings,

@@ -33,6 +33,11 @@ class Plan:
     moves: bool = False
 
     @property
+    def weight(self) -> float:
+        """What it costs."""
+        return sum(unit.weight for unit in self.units)
+
+    @property
     def stopped(self) -> tuple[Held, ...]:
         """Gangs that stop as a whole."""
         return tuple(unit.gang for unit in self.units if unit.whole)

@@ -6,6 +6,7 @@ other one in the third.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
@@ -26,6 +27,22 @@ from gangline.scheduling.table import Bools
 from gangline.scheduling.victims import Unit
 
 
+@dataclass(frozen=True, slots=True)
+class _After:
+    """What is free once some are gone, and how many changes of the draft it was made from that one had seen."""
+
+    draft: Draft
+    seen: int
+    gone: tuple[Held, ...]
+
+    def leads_to(self, now: Draft, leaving: Sequence[Held]) -> bool:
+        """Whether only more have to go."""
+        last = len(self.gone)
+        return (
+            self.seen == len(now.changed) and len(leaving) >= last and (not last or leaving[last - 1] is self.gone[-1])
+        )
+
+
 class Floor:
     """Where gangs are placed during one cycle."""
 
@@ -43,8 +60,11 @@ class Floor:
         self._both: Placer | None = None
         self._closed: Bools | None = None
         self._by_end: list[Held] | None = None
+        self._after: _After | None = None
         self._gone: set[JobId] = set()
         """Gangs whose machines count as free later."""
+        self._cleared = 0
+        """How many of those who leave have been dealt with there."""
 
     def place(self, gang: Waiting, allowed: Bools | None = None) -> Layout | Shortfall:
         """Give a gang its place if it fits and does not delay the first in line."""
@@ -79,14 +99,23 @@ class Floor:
 
     def room(self, leaving: Sequence[Held], shed: Sequence[Unit] = ()) -> Draft:
         """What would be free for someone behind the first in line once these gangs, and this surplus, are gone."""
-        draft = self.now.draft.copy()
-        self._release(draft, leaving)
+        draft = self._emptied(leaving)
         self._shed(draft, shed)
         if self._later is not None:
             later = self._later.copy()
             self._clear(later, leaving, shed)
             draft.narrow(later)
         return draft
+
+    def _emptied(self, leaving: Sequence[Held]) -> Draft:
+        """What would be free once these are gone. They only become more, so the last answer is carried on."""
+        now = self.now.draft
+        if self._after is None or not self._after.leads_to(now, leaving):
+            self._after = _After(now.copy(), len(now.changed), ())
+        known = self._after
+        self._release(known.draft, leaving[len(known.gone) :])
+        self._after = _After(known.draft, known.seen, tuple(leaving))
+        return known.draft.copy()
 
     def can_promise(self, layout: Layout, leaving: Sequence[Held], shed: Sequence[Unit] = ()) -> bool:
         """Whether a place is not the one of the first in line, who may count on just these to be gone."""
@@ -102,7 +131,8 @@ class Floor:
         if later is None:
             later = self._open(gang, self.now.draft.copy(), self.snapshot.now)
         self._clear(later, leaving, shed)
-        self._gone |= {held.job.id for held in leaving}
+        self._gone.update(held.job.id for held in leaving[self._cleared :])
+        self._cleared = len(leaving)
         book(later, layout)
         self._refresh()
 
@@ -141,7 +171,7 @@ class Floor:
         at = self._end(leaving[high - 1]) if high else self.snapshot.now
         draft, _ = self._place_after(leaving[:high], gang, typed)
         self._open(gang, draft, at)
-        self._gone = {held.job.id for held in leaving[:high]}
+        self._gone, self._cleared = {held.job.id for held in leaving[:high]}, 0
         self._refresh()
         return at
 
@@ -174,8 +204,8 @@ class Floor:
         self.snapshot.holdings.release(draft, [role for held in gone for role in held.roles])
 
     def _clear(self, later: Draft, leaving: Sequence[Held], shed: Sequence[Unit]) -> None:
-        """Free what is given up of what is not free later anyway."""
-        self._release(later, [held for held in leaving if held.job.id not in self._gone])
+        """Free what is given up of what is not free later anyway. Those who leave only become more."""
+        self._release(later, [held for held in leaving[self._cleared :] if held.job.id not in self._gone])
         self._shed(later, [unit for unit in shed if unit.gang.job.id not in self._gone])
 
     def _shed(self, draft: Draft, units: Sequence[Unit]) -> None:

@@ -1,6 +1,8 @@
 """Making room within a cycle: keeps a place for a gang that does not fit yet, and says who stops for it."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import islice
 
 from gangline.model import Job, JobId, ReplicaId, Timestamp
 from gangline.scheduling.decision import Eviction, Shrink
@@ -14,6 +16,9 @@ from gangline.scheduling.reservation import Floor
 from gangline.scheduling.table import Bools, Ints
 from gangline.scheduling.terminating import is_terminating
 from gangline.scheduling.victims import Pool, Unit
+
+FEW = 8
+"""So many of those who could make room are looked at first. Nobody behind them costs less than the last of them."""
 
 NOMINATION_SECONDS = 900.0
 """How long a gang for which others were stopped goes before everybody else; they have that long to stop."""
@@ -32,7 +37,12 @@ class Room:
         self._policies = floor.policies
         self._pool: Pool | None = None
         self._leaving: list[Held] = floor.releasing()
+        self._asked: set[JobId] = set()
+        """Who gives something up already and is not asked again; with whom for in ``_givers``."""
+        self._givers: dict[JobId, list[JobId]] = {}
+        self._nominated: set[JobId] = set()
 
+    @cached_property
     def owed(self) -> list[Nomination]:
         """Earlier nominations that still count: not expired, and the job waits or is on its way back to waiting."""
         waiting, held = self._snapshot.waiting, self._snapshot.held
@@ -48,19 +58,15 @@ class Room:
 
     def busy(self) -> set[JobId]:
         """Jobs that are already asked to give something up."""
-        return {eviction.job_id for eviction in self.evictions} | {shrink.job_id for shrink in self.shrinks}
+        return self._asked | {shrink.job_id for shrink in self.shrinks}
 
     def givers(self, job_id: JobId) -> tuple[JobId, ...]:
         """Whose machines a gang waits for: those stopped or shrunk for it, else those that are leaving anyway."""
-        orders: list[Eviction | Shrink] = [*self.evictions, *self.shrinks]
-        asked = tuple(order.job_id for order in orders if order.beneficiary == job_id)
-        return asked or tuple(dict.fromkeys(held.owner for held in self._leaving))
+        return tuple(self._givers.get(job_id, ())) or tuple(dict.fromkeys(held.owner for held in self._leaving))
 
     def only_terminating(self, job_id: JobId) -> bool:
         """Whether all that a gang waits for has ended, and only its nodes have not released it yet."""
-        orders: list[Eviction | Shrink] = [*self.evictions, *self.shrinks]
-        asked = any(order.beneficiary == job_id for order in orders)
-        return not asked and all(is_terminating(held.job.id) for held in self._leaving)
+        return not self._givers.get(job_id) and all(is_terminating(held.job.id) for held in self._leaving)
 
     def on_nodes(self, turn: Turn, allowed: Bools | None, forced: tuple[Unit, ...] = ()) -> bool:
         """Keep a place for the gang out of what is being, or can be, given up. False when there is none.
@@ -83,11 +89,16 @@ class Room:
         stopped, known = {held.job.id for held in given.stopped}, set(map(id, given.units))
         plan, tried = None, -1
         for units in self._units(turn):
-            others = [unit for unit in units if id(unit) not in known and unit.gang.job.id not in stopped]
-            if len(others) > tried:
-                plan, tried = attempt.stopping(others), len(others)
+            others = (unit for unit in units if id(unit) not in known and unit.gang.job.id not in stopped)
+            few = list(islice(others, FEW))
+            plan = attempt.stopping(few) if len(few) > tried else None
+            if len(few) == FEW and (plan is None or plan.weight > few[-1].weight):
+                # Something dearer one by one may be cheaper together.
+                few += others
+                plan = attempt.stopping(few) if len(few) > tried else None
             if plan is not None:
                 return Plan((*given.units, *plan.units), plan.layout)
+            tried = len(few)
         if self._policies.defragmentation and self._floor.first is None and attempt.enough_in_total():
             plan = attempt.moving(self._movable(turn))
         return None if plan is None else Plan((*given.units, *plan.units), plan.layout, plan.moves)
@@ -120,12 +131,17 @@ class Room:
             self.evictions.append(Eviction(job_id=held.job.id, beneficiary=job.id, reason=reason))
             if plan.moves:
                 self._nominate(held.job)
-        self.shrinks += _shrinks(plan, job)
+        shrinks = _shrinks(plan, job)
+        self.shrinks += shrinks
+        givers = [held.job.id for held in plan.stopped] + [order.job_id for order in shrinks]
+        self._givers.setdefault(job.id, []).extend(givers)
+        self._asked.update(givers)
 
     def _nominate(self, job: Job) -> None:
-        if any(nomination.job_id == job.id for nomination in self.nominations):
+        if job.id in self._nominated:
             return
-        known = next((each for each in self.owed() if each.job_id == job.id), None)
+        self._nominated.add(job.id)
+        known = next((each for each in self.owed if each.job_id == job.id), None)
         until = Timestamp(self._snapshot.now + NOMINATION_SECONDS)
         self.nominations.append(known or Nomination(job_id=job.id, until=until))
 
@@ -134,19 +150,15 @@ class Room:
             self._pool = Pool(self._snapshot, self._tree, self._policies)
         return self._pool
 
-    def _units(self, turn: Turn) -> Iterator[list[Unit]]:
+    def _units(self, turn: Turn) -> Iterator[Iterator[Unit]]:
         """Who could make room: first so that every queue keeps its share, and if that fails whoever has more now."""
         for hard in (False, True):
-            yield self._all().for_turn(turn, self._spared(turn), hard=hard)
+            yield self._all().for_turn(turn, self._asked, self._floor.neighbours.wanted(turn.gang), hard=hard)
 
     def _movable(self, turn: Turn) -> list[Unit]:
         """Who may be moved and is welcome everywhere: where others keep it away, it might find no other place."""
-        units = self._all().movable(turn, self._spared(turn))
+        units = self._all().movable(turn, self._asked | self._floor.neighbours.wanted(turn.gang))
         return [unit for unit in units if self._floor.neighbours.allowed(unit.gang) is None]
-
-    def _spared(self, turn: Turn) -> set[JobId]:
-        """Who is not asked: whoever gives something up already, and whom the gang wants beside it."""
-        return self.busy() | self._floor.neighbours.wanted(turn.gang)
 
 
 class _Relief:

@@ -1,11 +1,12 @@
 """Who could make room for a gang, in the order in which it would hurt least. Says nothing about whether it helps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
 
 import numpy as np
 
-from gangline.model import JobId, Timestamp
+from gangline.model import JobId, QueueName, Timestamp
 from gangline.scheduling.holdings import Held, HeldRole
 from gangline.scheduling.line import Turn
 from gangline.scheduling.policies import Policies
@@ -47,6 +48,8 @@ class Pool:
         self.wakes: list[Timestamp] = []
         self._classes: dict[tuple[int, float], tuple[Branch, list[Held]]] = {}
         self._known: dict[JobId, list[Unit]] = {}
+        self._ordered: dict[tuple[int, float, bool], list[Unit]] = {}
+        self._passed: dict[int, int] = {}
         rank = policies.job_order.rank
         for held in snapshot.held.values():
             leaf = tree.branches.get(held.job.spec.queue)
@@ -59,51 +62,71 @@ class Pool:
         ranks = sorted({each for _, each in self._classes}, reverse=True)
         self._levels = {each: level for level, each in enumerate(ranks)}
 
-    def for_turn(self, turn: Turn, taken: set[JobId], *, hard: bool = False) -> list[Unit]:
-        """What may be given up for this gang: less important in its own queue, above their share in others.
+    def for_turn(
+        self, turn: Turn, taken: Collection[JobId], spared: Collection[JobId] = (), *, hard: bool = False
+    ) -> Iterator[Unit]:
+        """What may be given up for this gang, in order: less important in its own queue, above their share in others.
 
+        ``taken`` have been asked by others and will be in every later call; ``spared`` are not to be asked this time.
         ``hard``: also gangs so large that their queue has less than its share without them.
         """
-        own: list[Unit] = []
-        others: list[tuple[Branch, Unit]] = []
+        grants = _Grants(self._tree, turn, hard=hard)
+        lists = []
         for (_, rank), (leaf, gangs) in self._classes.items():
             if leaf is not turn.leaf:
-                if self._policies.reclaim:
-                    others += [(leaf, unit) for unit in self._units(gangs, rank, taken)]
-            elif self._policies.preemption and rank > turn.rank:
-                own += self._units(gangs, rank, taken)
-            elif self._policies.preemption and rank == turn.rank:
+                if self._policies.reclaim and grants.may_ask(leaf):
+                    lists.append(self._left(self._in_order(leaf, rank, gangs), taken))
+            elif self._policies.preemption and rank >= turn.rank:
                 # Surplus competes on its own, behind everybody's minimum of the same importance.
-                own += [unit for unit in self._units(gangs, rank, taken, surplus_only=True) if not unit.whole]
-        if others:
-            own += self._reclaimable(turn, others, hard=hard)
-        return sorted(own, key=_order)
+                units = self._in_order(leaf, rank, gangs, surplus_only=rank == turn.rank)
+                lists.append(self._left(units, taken))
+        for unit in lists[0] if len(lists) == 1 else merge(*lists, key=_order):
+            gang = unit.gang.job
+            if gang.id in taken or gang.id in spared:
+                continue
+            if gang.spec.queue == turn.leaf.queue.name or grants.grant(unit):
+                yield unit
 
-    def movable(self, turn: Turn, taken: set[JobId]) -> list[Unit]:
+    def _left(self, units: list[Unit], taken: Collection[JobId]) -> Iterator[Unit]:
+        """The units behind those at the front that are taken: the cheapest go first, so most of them are there."""
+        first = self._passed.get(id(units), 0)
+        while first < len(units) and units[first].gang.job.id in taken:
+            first += 1
+        self._passed[id(units)] = first
+        return map(units.__getitem__, range(first, len(units)))
+
+    def movable(self, turn: Turn, taken: Collection[JobId]) -> list[Unit]:
         """Gangs, not more important than this one, that may be moved if all of them find another place."""
         units = [
             unit
-            for (_, rank), (_, gangs) in self._classes.items()
+            for (_, rank), (leaf, gangs) in self._classes.items()
             if rank >= turn.rank
-            for unit in self._units(gangs, rank, taken)
-            if unit.whole and not unit.gang.demand.choosy
+            for unit in self._in_order(leaf, rank, gangs)
+            if unit.whole and not unit.gang.demand.choosy and unit.gang.job.id not in taken
         ]
         return sorted(units, key=_order)
 
-    def _units(
-        self, gangs: Sequence[Held], rank: float, taken: set[JobId], *, surplus_only: bool = False
-    ) -> list[Unit]:
-        units: list[Unit] = []
-        level = self._levels[rank]
-        for held in gangs:
-            job_id = held.job.id
-            if job_id in taken or (surplus_only and not held.resizable):
-                continue
-            known = self._known.get(job_id)
-            if known is None:
-                known = self._known[job_id] = self._divide(held, level)
-            units += known
-        return units
+    def _in_order(self, leaf: Branch, rank: float, gangs: Sequence[Held], *, surplus_only: bool = False) -> list[Unit]:
+        """The units of one class, cheapest first; they are the same for everybody, so they are made once."""
+        key = (id(leaf), rank, surplus_only)
+        known = self._ordered.get(key)
+        if known is None:
+            level = self._levels[rank]
+            units = [
+                unit
+                for held in gangs
+                if held.resizable or not surplus_only
+                for unit in self._units(held, level)
+                if not (surplus_only and unit.whole)
+            ]
+            known = self._ordered[key] = sorted(units, key=_order)
+        return known
+
+    def _units(self, held: Held, level: int) -> list[Unit]:
+        known = self._known.get(held.job.id)
+        if known is None:
+            known = self._known[held.job.id] = self._divide(held, level)
+        return known
 
     def _divide(self, held: Held, level: int) -> list[Unit]:
         """A gang as units: each surplus replica, then the rest of it unless it has only just started."""
@@ -123,32 +146,54 @@ class Pool:
         units.append(Unit(held, minimum(held) if held.resizable else held.roles, True, weight, least))
         return units
 
-    def _reclaimable(self, turn: Turn, others: list[tuple[Branch, Unit]], *, hard: bool) -> list[Unit]:
-        """Units of other queues that may go, taken in order while their queues have more than their own.
 
-        The share of the gang's own queue must cover it, or the two would reclaim from each other in turn.
-        """
-        claims: dict[int, _Claim | None] = {}
-        granted = []
-        for leaf, unit in sorted(others, key=lambda pair: _order(pair[1])):
-            path = list(_until_shared(leaf, turn.leaf))
-            shared = path[-1].parent or self._tree.root
-            if id(shared) not in claims:
-                claims[id(shared)] = self._claim(turn, leaf, shared, hard=hard)
-            claim = claims[id(shared)]
-            if claim is not None and claim.grants(path, unit):
-                granted.append(unit)
+class _Grants:
+    """What queues give to one gang of another queue: taken in order while they have more than their own.
+
+    The share of the gang's own queue must cover it, or the two would reclaim from each other in turn.
+    """
+
+    def __init__(self, tree: QueueTree, turn: Turn, *, hard: bool) -> None:
+        self._tree = tree
+        self._turn = turn
+        self._hard = hard
+        self._amounts = tree.measure.of_amounts(turn.gang.demand.total())
+        self._claims: dict[int, _Claim | None] = {}
+        self._paths: dict[QueueName, tuple[list[Branch], _Claim]] = {}
+        self._refused: set[tuple[QueueName, bool, bytes]] = set()
+
+    def may_ask(self, leaf: Branch) -> bool:
+        """Whether there is anything to be had from a queue."""
+        path = list(_until_shared(leaf, self._turn.leaf))
+        shared = path[-1].parent or self._tree.root
+        if id(shared) not in self._claims:
+            self._claims[id(shared)] = self._claim(leaf, shared)
+        claim = self._claims[id(shared)]
+        if claim is None or not all(claim.has_more(branch) for branch in path):
+            return False
+        self._paths[leaf.queue.name] = path, claim
+        return True
+
+    def grant(self, unit: Unit) -> bool:
+        """Whether a unit may go besides those that were granted before; what a queue refuses once it always does."""
+        name = unit.gang.job.spec.queue
+        alike = (name, unit.whole, unit.amounts.tobytes())
+        if alike in self._refused:
+            return False
+        path, claim = self._paths[name]
+        granted = claim.grants(path, unit)
+        if not granted:
+            self._refused.add(alike)
         return granted
 
-    def _claim(self, turn: Turn, leaf: Branch, shared: Branch, *, hard: bool) -> "_Claim | None":
+    def _claim(self, leaf: Branch, shared: Branch) -> "_Claim | None":
         """What the gang may ask of queues that it has only this one above it in common with; None: nothing."""
-        amounts = self._tree.measure.of_amounts(turn.gang.demand.total())
-        path = list(_until_shared(turn.leaf, leaf))
+        path, amounts = list(_until_shared(self._turn.leaf, leaf)), self._amounts
         if not self._tree.covers(path, amounts):
             return None
         scarce = shared.scarce & (amounts > 0)
         promised = bool((path[-1].firm + amounts <= path[-1].guarantee)[scarce].all())
-        return _Claim(scarce, hard=hard, promised=promised)
+        return _Claim(scarce, hard=self._hard, promised=promised)
 
 
 class _Claim:
@@ -165,6 +210,10 @@ class _Claim:
         self._promised = promised
         self._firm: dict[int, Ints] = {}
         self._all: dict[int, Ints] = {}
+
+    def has_more(self, branch: Branch) -> bool:
+        """Whether a queue has more than its own at all."""
+        return bool(((self._total(branch) > branch.own) & self._scarce).any())
 
     def grants(self, path: Sequence[Branch], unit: Unit) -> bool:
         """Whether all queues on the path can do without a unit, after those that were granted before."""
