@@ -190,9 +190,8 @@ class Launcher:
         return stays
 
     async def forget(self, job_id: JobId) -> None:
-        """Delete the code and the logs of a job that no object stands for; those of others go with it."""
-        if self._owners is None:
-            await self._remove_labelled(job_id, (CONFIG_MAPS,), part=None)
+        """Delete the code and the logs of a job; they would go with its object, but only in a while."""
+        await self._remove_labelled(job_id, (CONFIG_MAPS,), part=None)
 
     async def _remove_labelled(
         self,
