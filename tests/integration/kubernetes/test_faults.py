@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from gangline.kube import NODES, PODS, KubeError
-from gangline.model import Phase, Policy, ReplicaState, Resources, Restart
+from gangline.model import Job, Phase, PlacementRule, Policy, ReplicaState, Resources, Restart
 from gangline.testing.cluster.build import binaries_folder
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.world import SERVE, World, eventually, shell
@@ -158,6 +158,30 @@ async def test_a_lost_node_moves_the_gang_to_healthy_ones(world: World, kubernet
     finally:
         machines.start(f"kubelet-{node}")
         await asyncio.to_thread(machines.wait_ready)
+
+
+async def test_an_elastic_gang_goes_on_without_a_lost_node(world: World, kubernetes_cluster: ClusterUnderTest) -> None:
+    machines = kubernetes_cluster.require_machines()
+    job_id = await world.submit(shell(SERVE, replicas=3, minimum=1, maximum=3), placement=PlacementRule(apart="node"))
+    job = await world.until(job_id, lambda job: _running(job) == 3)
+    node = job.replicas[-1].node
+    staying = {pod.metadata.uid for pod in await world.pods() if pod.spec.node_name != node}
+    machines.stop(f"kubelet-{node}")
+    try:
+        await _until_lost(world, node)
+        with timed("node reported lost, until an elastic gang has let go of it"):
+            job = await world.until(job_id, lambda job: node not in {status.node for status in job.replicas})
+        assert (job.phase, job.attempt, job.failures, _running(job)) == (Phase.PROCESSING, 1, 0, 2)
+    finally:
+        machines.start(f"kubelet-{node}")
+        await asyncio.to_thread(machines.wait_ready)
+    job = await world.until(job_id, lambda job: _running(job) == 3)
+    assert job.attempt == 1, "it grew back into the node that returned"
+    assert staying <= {pod.metadata.uid for pod in await world.pods()}, "the others never stopped"
+
+
+def _running(job: Job) -> int:
+    return sum(status.state is ReplicaState.RUNNING for status in job.replicas)
 
 
 async def _until_lost(world: World, node: str) -> None:
