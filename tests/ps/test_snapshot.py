@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gangline import ps
 from gangline.ps.agreement import Agreement
 from gangline.ps.blocks import Tensor, spread
 from gangline.ps.coordinator import Coordinator
@@ -14,6 +15,7 @@ from gangline.ps.messages import Initialise, Join, Push
 from gangline.ps.settings import Settings
 from gangline.ps.snapshot import COST_SHARE, Snapshots
 from gangline.ps.store import Store
+from tests.ps.gang import free_address, make_replica, running_server_threads
 
 TENSORS = (Tensor("a", "<f4", (4,)),)
 SETTINGS = Settings(optimizer="momentum", learning_rate=1.0)
@@ -129,6 +131,31 @@ def test_the_setting_is_the_longest_time_between_two(tmp_path: Path) -> None:
 
     assert not snapshots.due(now + 4.9)  # nothing has changed
     assert snapshots.due(now + 5.1)
+
+
+def test_leases_of_a_lead_without_pushes_are_kept_too(tmp_path: Path) -> None:
+    store = make_store()
+    snapshots = Snapshots(tmp_path, store, make_coordinator("a:1"), longest_seconds=1000.0)
+    snapshots.begin(time.monotonic())
+    snapshots.collect(wait=True)
+
+    assert not snapshots.due(time.monotonic())
+    assert snapshots.due(time.monotonic() + 100.0)
+
+
+def test_workers_are_told_of_the_end_when_a_snapshot_holds_it(tmp_path: Path) -> None:
+    address = free_address()
+    with (
+        running_server_threads([address], (address,), Settings(snapshot_seconds=999.0), tmp_path),
+        ps.connect({"a": np.zeros(4, np.float32)}, replica=make_replica([address])) as session,
+    ):
+        for shard in session.shards(examples=30, size=10, epochs=1):
+            for _ in shard.batches(10):
+                session.push_pull({"a": np.ones(4, np.float32)})
+        again = make_coordinator(address)
+        Snapshots(tmp_path / address, Store(Agreement(Settings())), again).restore(0.0)
+
+        assert again.progress().finished
 
 
 def test_a_disk_that_fails_is_not_tried_all_the_time(tmp_path: Path) -> None:

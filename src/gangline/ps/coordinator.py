@@ -43,6 +43,8 @@ class Coordinator:
         self._silent = False
         self._until = 0.0
         self.changed = False
+        self.end_kept = False
+        """Whether a snapshot holds that all shards are done."""
 
     def state(self) -> LeadState:
         """A copy to keep in a snapshot or to hand on."""

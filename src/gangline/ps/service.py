@@ -180,6 +180,10 @@ class Service:
 
     def _take_shard(self, message: m.TakeShard, exchange: Exchange) -> Answer | None:
         grant = self.coordinator.take_shard(message.worker, message.incarnation, message.plan)
+        if grant and grant.shard is None and self.store.may_persist and not self.coordinator.end_kept:
+            # Workers that are told of the end do not come back: a lead that forgot it would wait for them for ever.
+            self.store.snapshot_wanted = True
+            return None
         return Answer(grant) if grant else None
 
     def _finish_shard(self, message: m.FinishShard, exchange: Exchange) -> Answer:

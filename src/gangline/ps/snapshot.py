@@ -25,6 +25,7 @@ from gangline.runtime import Checkpoints, load_arrays, save_arrays
 KEEP = 2
 # Of the time, spent on writing. A server that is killed loses what it has of workers that are gone too since the last.
 COST_SHARE = 0.05
+LEASES_SECONDS = 1.0
 STATE_FILE = "state.msgpack"
 
 
@@ -59,7 +60,8 @@ class Snapshots:
         self._longest_seconds = longest_seconds
         self._cost_seconds = 0.0
         self._latest_due = time.monotonic() + longest_seconds
-        self._soonest_due = 0.0
+        self._soonest_due = time.monotonic()
+        self._holds_end = False
 
     def restore(self, now: float) -> bool:
         """Load the newest snapshot that is whole; False when there is none."""
@@ -79,6 +81,7 @@ class Snapshots:
             # A job that was halted, or begins another attempt, may find its servers elsewhere.
             state.lead.map = readdressed(state.lead.map, state.servers, self._coordinator.servers)
         self._coordinator.restore(state.lead, now)
+        self._coordinator.end_kept = self._coordinator.progress().finished
         self._written = (self._store.changes, self._coordinator.map_version)
         return True
 
@@ -92,7 +95,10 @@ class Snapshots:
 
         So a server that lives long enough to come back and to write one has made progress, however short that is.
         """
-        return now >= self._latest_due or (now >= self._soonest_due and self._store.changes != self._written[0])
+        news = self._store.changes != self._written[0]
+        # The lead has news without pushes: leases pass. They must do so even if it never lives for a whole one.
+        leases = self._coordinator.leads and now >= self._soonest_due + LEASES_SECONDS
+        return now >= self._latest_due or (now >= self._soonest_due and news) or leases
 
     def begin(self, now: float) -> None:
         """Start writing the state of this instant; does nothing while one is being written or nothing changed."""
@@ -103,6 +109,7 @@ class Snapshots:
             return
         self._store.snapshot_wanted = False
         self._written = state_now
+        self._holds_end = self._coordinator.progress().finished
         arrays: dict[str, Array] = {}
         blocks = [block.describe() for block in self._store.blocks.values()]
         for block in self._store.blocks.values():
@@ -141,6 +148,7 @@ class Snapshots:
             self._store.disk_fails = True
             raise error
         self._store.disk_fails = False
+        self._coordinator.end_kept = self._holds_end
         # Only what two snapshots hold counts as durable: the newest may turn out corrupt.
         self._store.durable, self._previous = self._previous, self._handled
         return True

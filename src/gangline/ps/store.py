@@ -173,10 +173,15 @@ class Store:
         durable = (self.durable if self.keeps_snapshots else self.handled).get(worker, BEFORE_ALL)
         return durable[1] if durable[0] == incarnation else 0
 
+    @property
+    def may_persist(self) -> bool:
+        """Whether there are snapshots to wait for."""
+        return self.keeps_snapshots and not self.disk_fails
+
     def persist(self, ask: Persist) -> Persisted | None:
         """Have a snapshot written unless two hold the push already; None until they do, or the disk has failed."""
         durable = self.durable_of(ask.worker, ask.incarnation)
-        if durable >= ask.sequence or not self.keeps_snapshots or self.disk_fails:
+        if durable >= ask.sequence or not self.may_persist:
             return Persisted(durable)
         self.snapshot_wanted = True
         return None
