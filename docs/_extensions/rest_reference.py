@@ -1,24 +1,28 @@
 """The directive ``rest-reference``: every path of the REST interface, from the routes and types that serve it."""
 
 import ast
-import importlib
+import dataclasses
 import inspect
-import pkgutil
 import re
 import textwrap
 from collections.abc import Callable, Iterator
 from types import GenericAlias
+from typing import get_args, get_type_hints
 
-import msgspec
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from gangline.api import errors, schemas
+from gangline import wire
+from gangline.api import errors
 from gangline.api.rest import make_app
+from gangline.model import ReplicaId
 
 Handler = Callable[..., object]
+
+_TEXTS = (ReplicaId,)
+"""Values that are one text on the wire: ``ROLE-INDEX``."""
 
 
 class RestReference(SphinxDirective):
@@ -66,14 +70,23 @@ def _query(handler: Handler) -> tuple[str, ...]:
 def _bodies() -> Iterator[str]:
     """Return each type that answers are made of, with its fields."""
     yield from ("## Bodies", "")
-    for found in pkgutil.iter_modules(schemas.__path__, f"{schemas.__name__}."):
-        module = importlib.import_module(found.name)
-        kinds = [kind for kind in vars(module).values() if inspect.isclass(kind) and kind.__module__ == found.name]
-        for kind in (kind for kind in kinds if issubclass(kind, msgspec.Struct)):
-            yield from (f"### {kind.__name__}", "", _summary(kind), "", "| field | type |", "|---|---|")
-            for name, annotation in inspect.get_annotations(kind).items():
-                yield f"| `{name}` | `{_type(annotation)}` |"
-            yield ""
+    for kind in dict.fromkeys(part for answer in wire.ANSWERS for part in _parts(answer)):
+        yield from (f"### {kind.__name__}", "", _summary(kind), "", "| field | type |", "|---|---|")
+        for name, annotation in get_type_hints(kind).items():
+            yield f"| `{name}` | `{_type(annotation)}` |"
+        yield ""
+
+
+def _parts(kind: type) -> Iterator[type]:
+    """Return a type and those that it is made of; a spec is a file, which has a page of its own."""
+    yield kind
+    for name, annotation in get_type_hints(kind).items():
+        pending = [annotation] if name != "spec" else []
+        while pending:
+            part = pending.pop()
+            pending += get_args(part)
+            if dataclasses.is_dataclass(part) and part not in _TEXTS:
+                yield from _parts(part)
 
 
 def _type(annotation: object) -> str:
@@ -84,7 +97,7 @@ def _type(annotation: object) -> str:
 
 
 def _errors() -> Iterator[str]:
-    yield from ("## Errors", "", _summary(errors.ErrorBody), "")
+    yield from ("## Errors", "", _summary(wire.ErrorBody), "")
     yield from ("| status | class | |", "|---|---|---|")
     for kind, status in errors.STATUSES.items():
         yield f"| {int(status)} {status.phrase} | `{kind.__name__}` | {_summary(kind)} |"

@@ -3,7 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gangline.model import Job, JobId, Phase, Timestamp
+from gangline.model import (
+    Job,
+    JobId,
+    JobPage,
+    JournalRecord,
+    LogLine,
+    MetricPage,
+    Node,
+    Phase,
+    Queue,
+    Timestamp,
+    Usage,
+)
 from gangline.model.sweep import SweepId, SweepSpec, SweepState
 
 
@@ -86,3 +98,7 @@ class SweepStatus:
     def over(self) -> bool:
         """Whether nothing runs and nothing will be started."""
         return self.state in (SweepState.FINISHED, SweepState.STOPPED)
+
+
+ANSWERS = (Job, JobPage, Change, JournalRecord, LogLine, MetricPage, Explanation, Node, Queue, Usage, SweepStatus)
+"""Everything that a service answers with; the reference of the REST interface is made of these."""
