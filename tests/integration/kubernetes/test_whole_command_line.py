@@ -5,6 +5,7 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from gangline.engines.kubernetes.installation import CONTROLLER_NAME
 from gangline.kube import LEASES, NAMESPACES, PODS, ApiError, KubeClient, Resource
 from gangline.kube.objects import GenericObject
 from gangline.model import Queue, QueueName, Resources
-from gangline.storage.kubernetes import KubernetesStore
+from gangline.storage.kubernetes import JOBS, KubernetesStore
 from gangline.testing.cluster import BUSYBOX
 from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
+from gangline.testing.cluster.python_image import python_image
 from tests.integration.kubernetes.command_line import CommandLine
 from tests.integration.kubernetes.conftest import release_jobs
 from tests.integration.kubernetes.world import OBEDIENT, eventually
@@ -165,6 +167,41 @@ async def test_the_doctor_knows_a_cluster_and_what_its_user_may_do(
     assert "note  controller: you may not look" in said
     assert "FAIL  rights: in namespace" in said
     assert "attach (create pods/exec)" in said
+
+
+async def test_an_upgrade_to_another_image_leaves_what_runs_alone(
+    admin: CommandLine,
+    red: CommandLine,
+    tenants: tuple[str, str],
+    kubernetes_cluster: ClusterUnderTest,
+    kubernetes_client: KubeClient,
+) -> None:
+    await red("submit", "--image", BUSYBOX, "--name", "lasting", "--workers", "2", *SMALL, "--", "sh", "-c", OBEDIENT)
+    await red.until(lambda text: "PROCESSING" in text, "get", "lasting")
+
+    async def uids(namespace: str) -> set[str]:
+        pods = (await kubernetes_client.list(PODS, namespace=namespace)).items or ()
+        return {pod.metadata.uid for pod in pods if pod.metadata.deletion_timestamp is None}
+
+    replicas, controllers = await uids(tenants[0]), await uids(SYSTEM)
+    another = replace(python_image(), name="gangline.local/python:2")
+    kubernetes_cluster.load(another)
+    said = await admin("install", "--image", another.name)
+    assert "controller: 2 of 2 replicas ready" in said
+
+    async def replaced() -> bool:
+        return controllers.isdisjoint(await uids(SYSTEM))
+
+    await eventually(replaced)
+    # The new leader knows the gang: it stops it when it is asked to, and has not touched it before.
+    await red("submit", "--image", BUSYBOX, "--name", "later", *SMALL, "--", "true")
+    assert "later is COMPLETED" in await red("wait", "later")
+    assert replicas <= await uids(tenants[0])
+    found = await kubernetes_client.get(JOBS, "lasting", namespace=tenants[0])
+    assert (found.status["phase"], found.status["attempt"]) == ("PROCESSING", 1)
+    await red("halt", "lasting")
+    await red.until(lambda text: "HALTED" in text, "get", "lasting")
+    assert not await uids(tenants[0])
 
 
 async def test_why_a_job_waits_is_in_its_status_for_whoever_may_read_it(red: CommandLine) -> None:
