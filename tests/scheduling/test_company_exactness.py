@@ -101,3 +101,15 @@ def test_a_gang_is_placed_by_its_rules_whenever_that_is_possible(nodes: list[Nod
         for places in product(nodes, repeat=len(replicas))
     )
     assert bool(decision.starts) == possible
+
+
+def test_roles_that_lie_together_need_not_take_the_best_node_of_a_rack() -> None:
+    nodes = [node(f"n{number}", gpus=0, cpus=number + 1, topology={"rack": "r0"}) for number in range(2)]
+    alone = NodeRule(company=(wish(Bond.REPELS, "a", "rack"),))
+    beside = NodeRule(company=(wish(Bond.ATTRACTS, "a", "node"),))
+    roles = [
+        role(1, name=name, gpus=0, cpus=1, labels={"name": name}, placement=rule)
+        for name, rule in (("a", alone), ("b", beside))
+    ]
+    (start,) = cycle(nodes, [job("j", *roles)], policies=ALONE).starts
+    assert set(start.placement.values()) == {"n1"}

@@ -65,3 +65,18 @@ def one_per_domain(counts: Ints, ids: Ints, scores: Floats) -> Ints:
     single = np.where(ids == ABSENT, counts, 0)
     single[ordered[first]] = 1
     return single
+
+
+def room_within(counts: Ints, ids: Ints, domains: int, *, apart: Ints | None = None) -> Floats:
+    """The room of each of some domains, of which nothing shares one of the domains ``apart``: one in each of those.
+
+    Not ``one_per_domain``, which decides for the best node of a rack: here it may be another one that counts.
+    """
+    rows = np.flatnonzero((counts > 0) & (ids != ABSENT))
+    room = np.zeros(domains, dtype=np.float64)
+    shared = np.zeros(len(rows), dtype=np.bool_) if apart is None else apart[rows] != ABSENT
+    np.add.at(room, ids[rows[~shared]], counts[rows[~shared]])
+    if apart is not None and shared.any():
+        pairs = np.stack([ids[rows[shared]], apart[rows[shared]]])
+        np.add.at(room, np.unique(pairs, axis=1)[0], 1)
+    return room

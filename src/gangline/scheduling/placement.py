@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gangline.scheduling.bonds import Together
-from gangline.scheduling.domains import Seated, both, clear_of, confined, for_role, one_per_domain
+from gangline.scheduling.domains import Seated, both, clear_of, confined, for_role, one_per_domain, room_within
 from gangline.scheduling.draft import Draft, Need
 from gangline.scheduling.evenness import evenly
 from gangline.scheduling.filling import pack, spread
@@ -21,7 +21,7 @@ from gangline.scheduling.plugins.scores import dislikes
 from gangline.scheduling.policies import Policies
 from gangline.scheduling.ranking import Ranking
 from gangline.scheduling.shapes import Demand, RoleDemand, Shape
-from gangline.scheduling.table import ABSENT, Bools, Floats, Ints, NodeTable
+from gangline.scheduling.table import ABSENT, Bools, Floats, Interned, Ints, NodeTable
 
 SHAPES_KEPT = 10_000
 
@@ -216,17 +216,27 @@ class Placer:
     def _domains(self, demand: Demand, group: Together, allowed: Bools | None) -> Iterator[Bools]:
         """Domains where every role of the group by itself would fit, the tightest first."""
         domains = self.draft.table.level(group.level)
-        inside = domains.ids != ABSENT
         fits = np.ones(len(domains.names), dtype=np.bool_)
         room = np.zeros(len(domains.names), dtype=np.float64)
         for role in demand.roles:
             if role.role in group.roles:
-                counts = self._spaced(role, demand, allowed, NOBODY)
-                sums = np.bincount(domains.ids[inside], weights=counts[inside], minlength=len(domains.names))
+                sums = self._room_by_domain(role, demand, allowed, domains)
                 fits &= sums >= role.least
                 room += sums
         for domain in sorted(np.flatnonzero(fits).tolist(), key=lambda number: (room[number], number)):
             yield confined(allowed, demand, group.roles, domains.ids == domain)
+
+    def _room_by_domain(self, role: RoleDemand, demand: Demand, allowed: Bools | None, domains: Interned) -> Floats:
+        """The most that each domain could take of a role if it were the only one; replicas may have to lie apart."""
+        known = self._cached(self.needs.of(role.shape), packed=demand.packs(role.shape))
+        mask = self._usable(role, demand, allowed)
+        counts = np.where(mask, known.counts, 0)
+        sums = room_within(counts, domains.ids, len(domains.names))
+        for apart in demand.apart:
+            if apart.roles == {role.role}:
+                levels = self.draft.table.level(apart.level).ids
+                sums = np.minimum(sums, room_within(counts, domains.ids, len(domains.names), apart=levels))
+        return sums
 
     def _place_in(self, demand: Demand, allowed: Bools | None) -> Layout | Shortfall:
         """Try one set of nodes: role by role, the hardest first, then all together."""
