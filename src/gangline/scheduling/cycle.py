@@ -171,7 +171,8 @@ class _Cycle:
                 self.tree.book_seats(turn.leaf, seats.need.row, list(seats.each()))
         else:
             self.tree.book(turn.leaf, self._need(turn.gang.demand))
-        self.tree.hold(turn.leaf, self._need(turn.gang.demand))
+        if self.tree.divided:
+            self.tree.hold(turn.leaf, self._need(turn.gang.demand))
         self.floor.now.draft.commit()
         self.floor.neighbours.settle(turn.gang, layout)
         self.line.served(turn.leaf)

@@ -150,6 +150,8 @@ class _Rota:
 
     def changed(self, leaf: Branch) -> None:
         """Something about a queue has changed: put it, and those above it, where they belong now."""
+        if len(self._heads) == 1 and id(leaf) in self._heads and id(leaf) in self._keys:
+            return  # there is nobody to come before or after
         for branch in leaf.path:
             head = self._next(branch)
             if head is None:
