@@ -8,6 +8,7 @@ take back at once.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -69,7 +70,10 @@ class Line:
 
     def __iter__(self) -> Iterator[Turn]:
         yield from self._nominated
-        if self._need is None or not self._tree.divided:
+        if not self._tree.divided:
+            yield from chain.from_iterable(self._gangs.values())
+            return
+        if self._need is None:
             yield from self._pass(self._gangs)
             return
         yield from self._pass(self._gangs, admits=self._is_covered)
@@ -150,8 +154,6 @@ class _Rota:
 
     def changed(self, leaf: Branch) -> None:
         """Something about a queue has changed: put it, and those above it, where they belong now."""
-        if len(self._heads) == 1 and id(leaf) in self._heads and id(leaf) in self._keys:
-            return  # there is nobody to come before or after
         for branch in leaf.path:
             head = self._next(branch)
             if head is None:
