@@ -1,5 +1,7 @@
 """Leaving a job that is waited for, and a job that leaves."""
 
+from pathlib import Path
+
 import click
 import pytest
 
@@ -28,10 +30,19 @@ def test_a_job_that_is_deleted_while_it_is_waited_for_has_not_succeeded(capsys: 
     assert capsys.readouterr().err == "mnist is deleted\n"
 
 
+KUBECONFIG = """
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+contexts: [{name: prod, context: {cluster: c, user: u}}]
+users: [{name: u, user: {}}]
+"""
+
+
 @pytest.mark.parametrize(("context", "words"), [("", "gangline"), ("prod", "gangline --context prod")])
 def test_whoever_leaves_a_job_is_told_that_it_goes_on(
-    capsys: pytest.CaptureFixture[str], context: str, words: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: str, words: str
 ) -> None:
+    (tmp_path / "config").write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with click.Context(click.Command("submit"), obj={"context": context}), pytest.raises(KeyboardInterrupt):
         finish(Impatient(), make_job())  # type: ignore[arg-type]  # the fake
     want = f"mnist goes on; '{words} logs -f mnist' follows it, '{words} cancel mnist' ends it\n"

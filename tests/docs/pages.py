@@ -62,6 +62,8 @@ def blocks_of(page: str, text: str) -> list[Block]:
             if lines[inner] == "```":
                 break
             body.append(lines[inner])
+        if lines[number].startswith("```{"):
+            continue  # an instruction to whatever builds the site, which tells readers nothing
         said = _ORDER.fullmatch(before[-1]) if before else None
         assert said or not before or "<!--" not in before[-1], f"{page}:{number}: nobody knows what {before[-1]} means"
         found.append(

@@ -1,7 +1,6 @@
 """Every block of README.md and docs/ is run as a reader would, in order and from an empty home, or says why not."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -30,8 +29,9 @@ class NotOnFridays:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    reader = Reader(tmp_path)
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    # Not tmp_path: with the name of the test in it, a socket's path would be too long.
+    reader = Reader(tmp_path_factory.mktemp("page"))
     data = reader.clone / "data" / "mnist"  # where make demo puts the real ones
     data.mkdir(parents=True)
     write_images(data, "train", 400)

@@ -11,6 +11,7 @@ from gangline.sdk.transport import Request, Transport
 from gangline.settings import Settings
 
 COUNT = 2500
+RECORD = {"job_id": "job-1", "at": "2030-01-01T00:00:00Z", "reason": "Test", "message": "", "phase": "QUEUED"}
 
 
 class Journal:
@@ -21,10 +22,7 @@ class Journal:
     def send(self, request: Request) -> SimpleNamespace:
         query = dict(request.query)
         first = int(query.get("after", "0")) + 1
-        records = [
-            {"number": number, "at": "2030-01-01T00:00:00Z", "reason": "Test", "message": "", "phase": "QUEUED"}
-            for number in range(first, min(first + int(query["limit"]), COUNT + 1))
-        ]
+        records = [{**RECORD, "number": number} for number in range(first, min(first + int(query["limit"]), COUNT + 1))]
         return SimpleNamespace(status=200, read=lambda: json.dumps(records).encode())
 
 

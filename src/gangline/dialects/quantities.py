@@ -30,15 +30,18 @@ _SUFFIXES = {
     "Pi": Decimal(2**50),
     "Ei": Decimal(2**60),
 }
-_QUANTITY = re.compile(r"\s*([+-]?[0-9.]+(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-z]*?)[bB]?\s*")
+_QUANTITY = re.compile(r"\s*([+-]?[0-9.]+(?:[eE][+-]?0*[0-9]{1,2})?)\s*([A-Za-z]*?)[bB]?\s*")
 AMOUNT_PATTERN = (
-    r"^\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?\s*(" + "|".join(filter(None, _SUFFIXES)) + r")?[bB]?\s*$"
+    r"^\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?0*[0-9]{1,2})?\s*("
+    + "|".join(filter(None, _SUFFIXES))
+    + r")?[bB]?\s*$"
 )
 """What ``quantity`` takes, for whoever can only compare with a pattern."""
 DURATION_PATTERN = (
-    r"^\s*([0-9]+(\.[0-9]+)?(ms|d|h|m|s))+\s*$|^\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?\s*$"
+    r"^\s*([0-9]+(\.[0-9]+)?(ms|d|h|m|s))+\s*$|^\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?0*[0-9]{1,2})?\s*$"
 )
 """What ``seconds`` takes, likewise."""
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?0*[0-9]{1,2})?")
 _TIME_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|d|h|m|s))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
@@ -92,13 +95,9 @@ def seconds(value: str | int | float) -> float:
     if _DURATION.fullmatch(text):
         parts = _DURATION_PART.findall(text)
         return _plain_float(sum(float(number) * _TIME_UNITS[unit] for number, unit in parts))
-    try:
-        number = float(text)
-    except ValueError as error:
-        raise ValueError("is not a time") from error
-    if not math.isfinite(number):
+    if not _NUMBER.fullmatch(text):
         raise ValueError("is not a time")
-    if number < 0:
+    if (number := float(text)) < 0:
         raise ValueError("is negative")
     return number
 
