@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from gangline.engines.interface import LogQuery
-from gangline.engines.kubernetes.refusals import RefusedError
 from gangline.errors import InvalidInputError
 from gangline.kube import CONFIG_MAPS, PODS, GenericObject, KubeClient, Resource
 from gangline.model import DataMove, JobId, JobSpec, Phase, Policy, RoleSpec, Tenant
@@ -178,7 +177,7 @@ async def test_files_that_are_too_many_are_refused_with_what_to_do_instead(world
         tenant=Tenant(world.namespace),
         inputs=(DataMove(str(tmp_path), "$DATA_DIR"),),
     )
-    with pytest.raises(RefusedError, match=r"more than 64 MiB compressed.*s3://.*pvc://CLAIM/path"):
+    with pytest.raises(InvalidInputError, match=r"more than 64 MiB compressed.*s3://.*pvc://CLAIM/path"):
         await world.engine.send_files(JobId("large"), spec)
 
 

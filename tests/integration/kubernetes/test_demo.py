@@ -10,7 +10,7 @@ import pytest
 
 from gangline.engines.interface import LogQuery
 from gangline.kube import KubeClient, load_access
-from gangline.model import DataMove, JobId, JobSpec, Phase, Prefer, Tenant
+from gangline.model import CodeLimits, DataMove, JobId, JobSpec, Phase, Prefer, Tenant
 from gangline.sdk import load
 from gangline.sdk.packing import pack
 from gangline.storage.memory import MemoryStore
@@ -43,7 +43,7 @@ def demo(world: World, prefer: Prefer, folder: Path) -> JobSpec:
     spec = load(ROOT / "examples" / "mnist" / "job.yaml")
     assert spec.code is not None
     assert world.code_directory is not None
-    with pack(Path(spec.code), limit_bytes=1 << 20) as archive:
+    with pack(Path(spec.code), limits=CodeLimits(packed_bytes=1 << 20)) as archive:
         content = archive.file.read()
     digest = hashlib.sha256(content).hexdigest()
     (world.code_directory / f"{digest}.tar.gz").write_bytes(content)
