@@ -11,6 +11,7 @@ import pytest
 
 from gangline.engines.interface import NodesChanged
 from gangline.engines.local.keeper import cgroups, processes
+from gangline.engines.local.layout import Layout
 from gangline.engines.local.ordering import LogLimits
 from gangline.lifecycle.events import GangFailed, GangStopped, ReplicaExited, ReplicaStarted
 from gangline.model import Framework, Gang, JobId, Metric, NodeName, Policy, ReplicaId, Resources, RoleName
@@ -64,7 +65,8 @@ async def test_the_environment_says_who_and_where_a_replica_is(
     assert "SECRET_TOKEN" not in environment
     home = Path(environment["HOME"])
     assert home.is_relative_to(subject.attempt() / "scratch")
-    assert (Path(directory), Path(environment["TMPDIR"])) == (home / "work", home / "tmp")
+    assert Path(directory) == home / "work"
+    assert environment["TMPDIR"] == f"{Layout(subject.root).short_scratch(gang.id)}/{home.name}/tmp"
 
 
 async def test_many_replicas_listen_on_one_port_at_their_own_addresses(subject: LocalSubject) -> None:

@@ -178,7 +178,10 @@ class LocalEngine:
         if living := [link.gang_id for link in links if not link.stopped]:
             raise EngineError(f"attempt {living[0]} is not stopped yet")
         await asyncio.gather(*(self._tasks[link.gang_id] for link in links))
+        attempts = [GangId(job_id, attempt) for attempt in self._layout.attempts(job_id)]
         await asyncio.to_thread(_remove, self._layout.job(job_id))
+        for gang_id in attempts:
+            self._layout.short_scratch(gang_id).unlink(missing_ok=True)
 
     async def close(self) -> None:
         """Let go of everything in this process; gangs go on without it, and the next engine finds them."""

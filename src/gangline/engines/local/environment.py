@@ -105,7 +105,7 @@ class GangEnvironment:
         scratch = f"{attempt}/scratch/{replica.id}"
         own = {
             "HOME": scratch,
-            "TMPDIR": f"{scratch}/tmp",
+            "TMPDIR": f"{self.layout.short_scratch(self.gang.id)}/{replica.id}/tmp",
             "GANGLINE_INCARNATION": str(replica.incarnation),
             "GANGLINE_METRICS": str(self.layout.metrics(self.gang.id, str(replica.id))),
             "CUDA_VISIBLE_DEVICES": ",".join(gpus),

@@ -1,5 +1,6 @@
 """Where everything of the local engine lies below its root directory."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -18,6 +19,7 @@ class Layout:
     jobs/JOB/data|results|checkpoints    shared by the job's replicas, kept across attempts
     jobs/JOB/receipts            which inputs were fetched already
     jobs/JOB/attempts/N          order, record, lock and log of the keeper; logs, metrics and scratch of the replicas
+    t/DIGEST                     a link to the scratch of an attempt
     """
 
     root: Path
@@ -39,6 +41,15 @@ class Layout:
     def attempt(self, gang_id: GangId) -> Path:
         """Everything one attempt has."""
         return self.job(gang_id.job_id) / "attempts" / str(gang_id.attempt)
+
+    def scratch(self, gang_id: GangId) -> Path:
+        """One directory per replica for whatever it makes that is not kept."""
+        return self.attempt(gang_id) / "scratch"
+
+    def short_scratch(self, gang_id: GangId) -> Path:
+        """The same by a short path: that of a socket may have 107 bytes, and programs make sockets below TMPDIR."""
+        digest = hashlib.sha256(f"{gang_id.job_id}.{gang_id.attempt}".encode()).hexdigest()
+        return self.root / "t" / digest[:12]
 
     def logs(self, gang_id: GangId) -> Path:
         """One directory of log files per replica."""

@@ -1,5 +1,6 @@
 """From a gang to the keeper's order: addresses, CPUs, GPUs and environment of every replica."""
 
+import contextlib
 import os
 import secrets
 from collections.abc import Iterable, Mapping
@@ -162,8 +163,11 @@ class OrderWriter:
 
     def _make_directories(self, gang: Gang, addresses: Mapping[ReplicaId, tuple[str, int]]) -> None:
         attempt = self.layout.attempt(gang.id)
-        for folder in (attempt / "logs", attempt / "metrics", attempt / "scratch", self.layout.active):
+        scratch, short = self.layout.scratch(gang.id), self.layout.short_scratch(gang.id)
+        for folder in (attempt / "logs", attempt / "metrics", scratch, self.layout.active, short.parent):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileExistsError):
+            short.symlink_to(scratch)
         for name in ("data", "results", "checkpoints"):
             (self.layout.job(gang.id.job_id) / name).mkdir(exist_ok=True, mode=0o700)
         if gang.spec.framework is Framework.MPI:
