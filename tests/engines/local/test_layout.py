@@ -15,7 +15,7 @@ MANAGER = "pymp-xxxxxxxx/listener-xxxxxxxx"
 
 
 def test_programs_may_make_sockets_below_their_temporary_directory() -> None:
-    layout = Layout(Path("/home/somebody-with-a-name/.local/share/gangline"))
+    layout = Layout(Path("/home/somebody-here/.local/share/gangline"))
     scratch = layout.short_scratch(GangId(JobId("j0123456789abcd"), 12))
     assert len(f"{scratch}/worker-12/tmp/{MANAGER}") <= SOCKET_PATH_BYTES
 
