@@ -2,7 +2,8 @@
 
     <!-- test: file NAME -->       the reader puts it into the file NAME, which the text before must mention
     <!-- test: settings -->        the reader puts it into the configuration file
-    <!-- test: cluster: WHERE -->  needs a cluster; WHERE names the test that does the same there
+    <!-- test: cluster -->         typed on a real cluster by tests/integration/kubernetes/test_whole_pages.py
+    <!-- test: cluster: WHERE -->  needs a cluster of another kind; WHERE names the test that does the same there
     <!-- test: not run: REASON --> a drawing, or a reason why nobody can run it here
 
 A block without a comment is run: ``console`` line by line, ``python`` as a program; ``yaml`` is checked.
@@ -107,7 +108,7 @@ def is_as_shown(shown: tuple[str, ...], printed: str) -> bool:
 _LOOSE = {
     r"/home/ada\S*": r"\S+",
     r"\S+ ago|\bnow\b": r"(?:\S+ ago|now)",
-    r"-[0-9a-f]{4}\b": r"-[0-9a-f]+",
+    r"-[0-9a-f]{4}\b|-[0-9a-f]{6}\b": r"-[0-9a-f]+",
     r"\d+(?:\.\d+)*": r"[0-9.e+-]+",
     r"\.\.\.$": r".*",
 }

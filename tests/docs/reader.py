@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import select
 import shutil
 import signal
@@ -25,7 +26,7 @@ READING = ("get", "list", "logs", "explain", "sweep get", "top")
 class Reader:
     """Runs commands one after the other in the same shell; ends all it started with ``leave``."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, **more: str) -> None:
         home, run = place / "home", place / "run"
         for folder in (home, run):
             folder.mkdir(mode=0o700)
@@ -37,6 +38,7 @@ class Reader:
             "VIRTUAL_ENV": sys.prefix,
             "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
             "TMPDIR": str(run),
+            **more,
         }
         self.settings = Settings.load(self.environment)
         self.clone = place / "clone"
@@ -76,7 +78,8 @@ class Reader:
         while True:
             code, printed = self.type(command.text)
             right = is_as_shown(command.shown, printed) and (code != 0) == wanted_failure
-            reads = any(command.text.startswith(f"gangline {verb}") for verb in READING)
+            words = re.sub(r"^gangline --context \S+", "gangline", command.text)
+            reads = any(words.startswith(f"gangline {verb}") for verb in READING)
             if right or not reads or time.monotonic() > deadline:
                 break
         shown = "\n".join(command.shown)
