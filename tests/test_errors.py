@@ -27,3 +27,8 @@ def test_an_error_comes_back_from_another_process_as_it_was(error: Exception) ->
         assert type(back) is type(error)
         assert str(back) == str(error)
         assert vars(back) == vars(error)
+
+
+def test_the_tree_at_the_top_of_the_module_shows_every_class() -> None:
+    classes = {name for name, item in vars(errors).items() if isinstance(item, type) and issubclass(item, Exception)}
+    assert classes - set((errors.__doc__ or "").split()) == set()

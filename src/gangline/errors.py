@@ -14,6 +14,7 @@ inspects error text.
       WaitTimeoutError          the caller's own time limit ran out; nothing was changed
       EngineError               an engine could not do what it was told
       StorageError              a store could not keep or return a record
+        StorageFullError        there is no room left to keep anything; reading goes on
         UnreadableRecordError   one record is damaged, or breaks the rules of this version; the others are as they were
 """
 

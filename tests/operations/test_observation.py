@@ -128,6 +128,21 @@ async def test_an_explanation_calls_other_jobs_by_name_and_foreign_ones_by_tenan
     assert "Held by: holder, a job of tenant vision." in reason.sentences
 
 
+async def test_an_id_that_is_part_of_a_word_leaves_the_word_alone(office: Office) -> None:
+    await operations.submit(office.desk(), JOB, make_spec())
+    await operations.submit(office.desk(), JobId("a"), make_spec("resnet"))
+    office.link.explanations[JOB] = Explanation(
+        constraint=Constraint.RESERVATION, missing={"cpu_millis": 1000}, holders=(JobId("a"),), behind=JobId("a")
+    )
+    reason = await operations.explain(office.desk(), DEFAULT_TENANT, "mnist")
+    assert reason.sentences == (
+        "It would delay 'resnet', which is first in line.",
+        "Missing: 1 CPU.",
+        "Held by: resnet.",
+    )
+    assert (reason.holders, reason.behind) == (("a",), "a")
+
+
 async def test_a_job_nobody_has_looked_at_yet_says_so(office: Office) -> None:
     await operations.submit(office.desk(), JOB, make_spec())
     reason = await operations.explain(office.desk(), DEFAULT_TENANT, "mnist")

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 async def word_reason(store: Store, tenant: Tenant, why: "scheduling.Explanation") -> Explanation:
     """Put an explanation into words for one tenant, who learns no names of other tenants' jobs."""
-    sentences = why.sentences()
-    for other in {*why.holders, *((why.behind,) if why.behind else ())}:
-        name = await _name(store, tenant, other)
-        sentences = tuple(sentence.replace(other, name) for sentence in sentences)
-    return explained(why, sentences)
+    others = {*why.holders, *((why.behind,) if why.behind else ())}
+    names = {other: await _name(store, tenant, other) for other in others}
+    return explained(why, why.naming(names).sentences())
 
 
 def explained(why: "scheduling.Explanation", sentences: tuple[str, ...]) -> Explanation:

@@ -5,7 +5,7 @@ a fact reads the field.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gangline.model import JobId, QueueName, Timestamp
@@ -70,6 +70,12 @@ class Explanation:
     behind: JobId | None = None
     helps: tuple[str, ...] = ()
     predicted_start: Timestamp | None = None
+
+    def naming(self, names: Mapping[JobId, str]) -> "Explanation":
+        """The same with other jobs called by name where a name is given: for sentences, not to be kept."""
+        holders = tuple(JobId(names.get(holder, holder)) for holder in self.holders)
+        behind = None if self.behind is None else JobId(names.get(self.behind, self.behind))
+        return replace(self, holders=holders, behind=behind)
 
     def sentences(self) -> tuple[str, ...]:
         """The same for a person, most important first."""

@@ -40,7 +40,8 @@ def command(
     # Nothing but a drill needs it.
     from gangline.sdk.chaos import disturb
 
-    periods = {role: words.read_duration(text, "--kill") for role, text in pairs(kills, "--kill").items()}
+    given = pairs(kills, "--kill", form="ROLE=PERIOD, for example worker=5s")
+    periods = {role: words.read_duration(text, "--kill") for role, text in given.items()}
     seconds = None if lasting is None else words.read_duration(lasting, "--for")
     client = connect(ctx, tenant=tenant)
     killed = 0

@@ -16,7 +16,10 @@ from gangline.errors import InvalidInputError
 @click.pass_context
 def command(ctx: click.Context, job: str, counts: tuple[str, ...], tenant: str | None) -> None:
     """Change the number of replicas of a running job: gangline scale mnist worker=8."""
-    wanted = {role: _count(role, text) for role, text in pairs(counts, "ROLE=COUNT").items()}
+    wanted = {
+        role: _count(role, text)
+        for role, text in pairs(counts, "ROLE=COUNT", form="ROLE=COUNT, for example worker=4").items()
+    }
     changed = connect(ctx, tenant=tenant).scale(job, wanted)
     shown = ", ".join(f"{role}={count}" for role, count in changed.scale)
     terminal.say(f"{changed.name} will have {shown}")

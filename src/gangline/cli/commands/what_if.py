@@ -1,6 +1,7 @@
 """``gangline what-if``."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -61,7 +62,7 @@ def command(ctx: click.Context, files: tuple[str, ...], described: tuple[str, ..
 def _print(answer: "Answer", state: "State") -> None:
     names = _names(answer, state)
     for prospect in answer.prospects:
-        _print_prospect(prospect, state)
+        _print_prospect(prospect, state, names)
     for stop in answer.stops:
         what = "would be stopped" if stop.whole else "would lose surplus replicas"
         reason = f" for {names[stop.beneficiary]}" if stop.beneficiary else ""
@@ -79,7 +80,7 @@ def _print(answer: "Answer", state: "State") -> None:
         terminal.say("note: the line is long; what lies further ahead was not followed")
 
 
-def _print_prospect(prospect: "Prospect", state: "State") -> None:
+def _print_prospect(prospect: "Prospect", state: "State", names: Mapping[JobId, str]) -> None:
     name, launch = prospect.job.name, prospect.launch
     if launch is None:
         click.echo(f"{name} would not start.")
@@ -88,7 +89,7 @@ def _print_prospect(prospect: "Prospect", state: "State") -> None:
         nodes = ", ".join(f"{node} ({count})" if count > 1 else node for node, count in sorted(places.items()))
         click.echo(f"{name} would start {moment_text(launch.at, state.now)} on {nodes}.")
     if prospect.explanation is not None:
-        for sentence in prospect.explanation.sentences():
+        for sentence in prospect.explanation.naming(names).sentences():
             click.echo(f"  {sentence}")
 
 
@@ -104,7 +105,7 @@ def _document(answer: "Answer", state: "State") -> dict[str, object]:
                 "name": prospect.job.name,
                 "starts_at": _moment(None if prospect.launch is None else prospect.launch.at),
                 "placement": {} if prospect.launch is None else prospect.launch.placement,
-                "sentences": () if prospect.explanation is None else prospect.explanation.sentences(),
+                "sentences": () if prospect.explanation is None else prospect.explanation.naming(names).sentences(),
             }
             for prospect in answer.prospects
         ],

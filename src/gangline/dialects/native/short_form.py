@@ -107,13 +107,13 @@ def derived_name(command: tuple[str, ...], suffix: str) -> str:
     return f"{slug[: _MAX_NAME - len(suffix) - 1].rstrip('-')}-{suffix}"
 
 
-def pairs(items: tuple[str, ...], option: str) -> dict[str, str]:
-    """Split repeated ``NAME=VALUE`` options."""
+def pairs(items: tuple[str, ...], option: str, *, form: str = "NAME=VALUE") -> dict[str, str]:
+    """Split repeated ``NAME=VALUE`` options; ``form`` is what an option calls the two."""
     split = {}
     for item in items:
         name, equals, text = item.partition("=")
         if not name or not equals:
-            raise InvalidInputError(f"'{item}' is not a pair", field=option, expected="NAME=VALUE")
+            raise InvalidInputError(f"'{item}' is not a pair", field=option, expected=form)
         split[name] = text
     return split
 
