@@ -192,6 +192,7 @@ async def test_a_failure_that_is_final_ends_the_job_and_frees_what_survives(
 ) -> None:
     specs = {name: replica("TFJob", restart=policy) for name in ("Chief", "Worker", "PS")}
     play = await Play.begin(kubeflow, "TFJob", "final", specs)
+    await play.condition("Running")  # all of it: a gang of which some never started was never running
     await play.tell_to_exit(failing, code)
     ended = await play.done("Failed")
     assert (state(ended)["attempt"], state(ended)["exit_code"]) == (1, code)

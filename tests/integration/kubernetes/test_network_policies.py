@@ -28,6 +28,11 @@ async def stranger(kubernetes_client: KubeClient, world: World) -> AsyncIterator
     labels = {"gangline.dev/controller": world.namespace, "gangline.dev/job-id": f"{world.namespace}-mnist"}
     body = {"metadata": {"name": "stranger", "labels": labels}, "spec": {"nodeName": node, "containers": [container]}}
     await kubernetes_client.create(PODS, body, namespace=namespace)
+
+    async def runs() -> bool:
+        return (await kubernetes_client.get(PODS, "stranger", namespace=namespace)).status.phase == "Running"
+
+    await eventually(runs)
     yield namespace
     await kubernetes_client.delete_all(PODS, labels=None, namespace=namespace, grace_seconds=0)
     await kubernetes_client.delete(NAMESPACES, namespace)
