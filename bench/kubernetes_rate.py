@@ -343,10 +343,10 @@ async def main(arguments: argparse.Namespace) -> None:
         async with KubeClient(load_access(path=cluster.kubeconfig)) as client:
             await install(client, DEFINITIONS, lambda _: None)
             for gang in arguments.gangs:
-                case = Case(nodes=nodes, gang=gang, pods=arguments.pods)
+                case = Case(nodes=nodes, gang=gang, pods=arguments.pods // gang * gang)
                 found = await run_case(client, cluster.kubeconfig, case)
                 print_case(case, found)
-                results.append({"nodes": nodes, "gang": gang, "pods": arguments.pods, **found})
+                results.append({"nodes": nodes, "gang": gang, "pods": case.pods, **found})
             if arguments.fleet and nodes == max(arguments.nodes):
                 figures = await idle(client, cluster.kubeconfig, arguments.fleet, arguments.idle_seconds)
                 print(", ".join(f"{name}: {value:.1f}" for name, value in figures.items()))
