@@ -62,3 +62,11 @@ async def test_watching_all_begins_with_what_there_is_and_goes_on_with_what_matc
     assert left.job is not None
     assert left.job.phase is Phase.CANCELLED
     await changes.aclose()
+
+
+async def test_watching_the_whole_begins_with_every_page(office: Office) -> None:
+    for number in range(1, 6):
+        await _submit(office, number)
+    changes = operations.watch_jobs(office.desk(), DEFAULT_TENANT, JobQuery(limit=2), whole=True)
+    assert [(await anext(changes)).job_id for _ in range(5)] == [f"job-{number}" for number in range(1, 6)]
+    await changes.aclose()

@@ -7,6 +7,7 @@ from gangline.lifecycle import Event, advance
 from gangline.lifecycle.events import GangEvicted, GangGrown, GangPlaced, GangShrunk, GangStopped
 from gangline.model import Job, JobId, Node, Queue, Timestamp
 from gangline.scheduling import Decision, Memory, Policies
+from gangline.scheduling.holdings import DEMANDS_KEPT
 from tests.scheduling.builders import NOW, cycle, job, nodes, queue, role
 from tests.scheduling.test_properties import gangs, machines
 
@@ -105,3 +106,13 @@ def test_a_large_gang_starts_within_the_stated_bound_whatever_keeps_arriving() -
                 break
     assert 1000.0 < waits[1000.0] <= 1000.0 + longest + 50.0
     assert 1e9 not in waits, "without the bound it would still be waiting"
+
+
+def test_demands_of_jobs_long_gone_are_forgotten() -> None:
+    machines, memory = nodes(1, cpus=1000, gpus=0), None
+    for number in range(30):
+        shapes = range(number * 100 + 1, number * 100 + 101)
+        waiting = [job(f"j{shape}", role(cpus=2000 + shape, gpus=0)) for shape in shapes]
+        memory = cycle(machines, waiting, memory=memory).memory
+    assert memory is not None
+    assert len(memory.holdings.demands) <= DEMANDS_KEPT + 2 * 100 + 100

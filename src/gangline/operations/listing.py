@@ -65,16 +65,24 @@ async def watch_job(desk: Desk, tenant: Tenant, reference: str) -> AsyncGenerato
             yield Change(job_id=job_id, job=job)
 
 
-async def watch_jobs(desk: Desk, tenant: Tenant, query: JobQuery) -> AsyncGenerator[Change, None]:
+async def watch_jobs(
+    desk: Desk, tenant: Tenant, query: JobQuery, *, whole: bool = False
+) -> AsyncGenerator[Change, None]:
     """Return the jobs of the query's page, oldest first, then every job of it and every new one that changes.
 
-    A job that stops matching (a phase filter, say) is told of once more, so that a view can let it go.
+    With ``whole``, those of the pages after it come too. A job that stops matching (a phase filter, say) is told of
+    once more, so that a view can let it go.
     """
     desk.caller.check(tenant)
     query = replace(query, tenant=tenant)
     changes = desk.link.watch()
     shown: set[JobId] = set()
-    for job in reversed((await list_jobs(desk, tenant, query)).jobs):
+    page = await list_jobs(desk, tenant, query)
+    jobs = page.jobs
+    while whole and page.next is not None:
+        page = await list_jobs(desk, tenant, replace(query, after=page.next))
+        jobs += page.jobs
+    for job in reversed(jobs):
         shown.add(job.id)
         yield Change(job_id=job.id, job=job)
     async for job_id in changes:

@@ -213,15 +213,25 @@ class _Update:
             resizable=tuple(gang for gang in self._held.values() if gang.resizable),
             used=self._used,
             least=self._least,
-            demands=self._old.demands,
+            demands=self._demands(),
             needs=self._old.needs,
         )
+
+    def _demands(self) -> dict[Demand, Demand]:
+        """The demands that are shared; when most are of jobs that are gone, those of the jobs that are here."""
+        gangs: list[Held | Waiting] = [*self._held.values(), *self._waiting.values()]
+        if len(self._old.demands) <= DEMANDS_KEPT + 2 * len(gangs):
+            return self._old.demands
+        return {gang.demand: gang.demand for gang in gangs}
 
     def _book(self, gang: Held, sign: int) -> None:
         queue = gang.job.spec.queue
         self._used[queue] = self._used.get(queue, 0) + sign * gang.amounts
         self._least[queue] = self._least.get(queue, 0) + sign * gang.least
 
+
+DEMANDS_KEPT = 1000
+"""Demands of jobs that are gone which cost nothing worth counting."""
 
 NOTHING: Ints = np.zeros(0, dtype=np.int64)
 """The amounts of a gang that has not been counted yet."""

@@ -126,7 +126,7 @@ async def _changes(
     """Every job as it is, then every change. A client that listed before sees some jobs twice, which it can tell."""
     desk, version = desk_of(request), version_of(request)
     shown: dict[JobId, Job] = {}
-    async for change in operations.watch_jobs(desk, tenant_of(request), JobQuery(limit=500)):
+    async for change in operations.watch_jobs(desk, tenant_of(request), JobQuery(limit=500), whole=True):
         job, known = change.job, shown.get(change.job_id)
         if job is not None and is_shown(job, kind) and _wanted(job, wanted, fields):
             shown[job.id] = job
