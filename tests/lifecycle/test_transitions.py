@@ -16,6 +16,7 @@ from gangline.model import (
     JobId,
     NodeName,
     Phase,
+    PhaseEntry,
     Policy,
     ReplicaId,
     ReplicaState,
@@ -148,7 +149,7 @@ WANT: dict[str, str] = {
     "grown":    ".        .        .       .       .        . . . .      .       .        .",
     "shrunk":   ".        .        .       .       .        . . . .      .       .        .",
     "evicted":  ".        HALTING  HALTING HALTING .        . . . .      .       .        .",
-    "deadline": ".        FAILED   FAILED  FAILED  .        . . . .      .       FAILED   FAILED",
+    "deadline": ".        FAILED   FAILED  FAILED  FAILED   . . . .      .       FAILED   FAILED",
     "backoff":  ".        .        .       .       .        . . . .      .       .        .",
     "checkpoint": ".      .        .       .       .        . . . .      .       .        .",
     "download": ".        DOWNLOAD .       .       .        . . . .      .       .        .",
@@ -455,6 +456,10 @@ def test_timers_cover_deadline_and_time_to_live() -> None:
     assert failed.message == "ran longer than policy.deadline, which is 60 s"
     (ttl,) = timers(failed)
     assert ttl.at == START + 65
+    storing = replace(job, history=(*job.history, PhaseEntry(phase=P.STORING, at=START, reason="Trained")))
+    (deadline,) = timers(storing)
+    message = step(storing, deadline.event).message
+    assert message == "its results were not stored within policy.deadline, which is 60 s"
     assert step(failed, ttl.event).deleting
 
 

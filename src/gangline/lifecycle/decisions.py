@@ -86,5 +86,6 @@ def overrun(job: Job, event: DeadlinePassed) -> Outcome:
     """The job has had its time."""
     if job.deadline_at is None or event.at < job.deadline_at:
         return ignore(job, event)
-    message = f"ran longer than policy.deadline, which is {job.spec.policy.deadline_seconds:g} s"
+    what = "its results were not stored within" if job.phase is Phase.STORING else "ran longer than"
+    message = f"{what} policy.deadline, which is {job.spec.policy.deadline_seconds:g} s"
     return end(job, Phase.FAILED, event, reason="DeadlineExceeded", message=message, exit_code=DEADLINE_EXIT_CODE)

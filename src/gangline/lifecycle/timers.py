@@ -6,7 +6,7 @@ from gangline.lifecycle.events import BackoffElapsed, DeadlinePassed, DeleteRequ
 from gangline.model import Job, Phase, ReplicaState, Timestamp
 
 _DEADLINE_PHASES = frozenset(
-    {Phase.STARTING, Phase.DOWNLOADING, Phase.PROCESSING, Phase.RESUMED, Phase.RESTARTING},
+    {Phase.STARTING, Phase.DOWNLOADING, Phase.PROCESSING, Phase.STORING, Phase.RESUMED, Phase.RESTARTING},
 )
 
 _RESTART_PHASES = frozenset({Phase.STARTING, Phase.DOWNLOADING, Phase.PROCESSING})

@@ -83,7 +83,7 @@ TRANSITIONS: Mapping[tuple[Phase, type[Event]], Handler] = {
     **_rows(decisions.shrink, _LAUNCHED, GangShrunk),
     **_rows(decisions.evict, _LAUNCHED, GangEvicted),
     # What time brings.
-    **_rows(decisions.overrun, _LAUNCHED | {Phase.RESUMED, Phase.RESTARTING}, DeadlinePassed),
+    **_rows(decisions.overrun, _LAUNCHED | {Phase.STORING, Phase.RESUMED, Phase.RESTARTING}, DeadlinePassed),
     **_rows(progress.restart_due_replicas, _LAUNCHED, BackoffElapsed),
     # What engines report.
     **_rows(decisions.recall, WAITING_PHASES, GangFound),
