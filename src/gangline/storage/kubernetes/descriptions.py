@@ -81,10 +81,13 @@ JOB: Texts = {
         "the replica is then started again alone, as often as max_replica_restarts allows, and never counts as "
         "done). Default: any."
     ),
-    "spec.policy.success": "Who must succeed: the lead, or all replicas that are not service roles. Default: lead.",
+    "spec.policy.success": (
+        "Who must succeed: the lead, or all replicas that are not service roles. "
+        "Default: lead if there is a role chief, master or launcher, else all."
+    ),
     "spec.policy.backoff": "The pause before the second attempt; it doubles each time. Default: 1s.",
     "spec.policy.backoff_limit": "The longest such pause. Default: 5m.",
-    "spec.policy.deadline": "The longest time the job may run.",
+    "spec.policy.deadline": "The longest time the job may run, its results stored.",
     "spec.policy.ttl": "How long a finished job is kept.",
     "spec.policy.grace": "How long a replica may take to stop before it is killed. Default: 30s.",
     "spec.policy.expected": "How long you think it takes; the scheduler plans with it.",
@@ -168,7 +171,7 @@ SWEEP: Texts = {
 KUBEFLOW: Texts = {
     "spec": "What the job does.",
     "spec.runPolicy": "When the job gives up, when it is cleaned up, how it is queued.",
-    "spec.runPolicy.activeDeadlineSeconds": "The longest time the job may run.",
+    "spec.runPolicy.activeDeadlineSeconds": "The longest time the job may run, its results stored.",
     "spec.runPolicy.backoffLimit": "How many retries there may be; without it there is no end.",
     "spec.runPolicy.cleanPodPolicy": "Which pods a finished job removes: All, those still Running, or None.",
     "spec.runPolicy.managedBy": "Whose job this is to run; another name than the training operator's is left alone.",
