@@ -1,10 +1,14 @@
 """FfDL manifests as jobs."""
 
+import json
+import re
+
 import pytest
 
 from gangline.dialects import Translation, read
 from gangline.errors import InvalidInputError
 from gangline.model import DataMove, Framework, Resources, RoleName, Success
+from gangline.model.metric_source import MetricFormat, MetricSource
 
 MANIFEST = """
 name: tf_convolutional_network
@@ -20,7 +24,7 @@ data_stores:
     type: mount_cos
     training_data: {container: tf_training_data}
     training_results: {container: tf_trained_model}
-    connection: {auth_url: "http://s3.example", user_name: test, password: secret, region: eu}
+    connection: {auth_url: "http://s3.example", user_name: test, password: hush-hush, region: eu}
 framework:
   name: tensorflow
   version: "1.5.0-gpu-py3"
@@ -52,20 +56,25 @@ class TestManifest:
 
     def test_the_command_runs_in_a_shell_on_one_line_and_learners_count_from_one(self) -> None:
         train = "python3 train.py --images ${DATA_DIR}/train.gz --iterations 2000"
-        script = f"export LEARNER_ID=$((GANGLINE_INDEX + 1)); {train}"
-        assert self.spec.roles[0].command == ("bash", "-c", script)
+        shell, flag, script = self.spec.roles[0].command
+        assert (shell, flag) == ("bash", "-c")
+        assert script.startswith("export LEARNER_ID=$((GANGLINE_INDEX + 1)); export TRAINING_ID=")
+        assert script.endswith(f"; {train}")
         assert self.spec.env["NUM_LEARNERS"] == "2"
 
-    def test_data_stores_are_moves_with_credentials(self) -> None:
-        assert self.spec.inputs == (DataMove("s3://tf_training_data", "$DATA_DIR"),)
-        assert self.spec.outputs == (DataMove("$RESULT_DIR", "s3://tf_trained_model/$JOB_NAME"),)
-        assert {name: text for name, text in self.spec.env.items() if name.startswith("AWS")} == {
-            "AWS_ENDPOINT_URL": "http://s3.example",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "eu",
-        }
-        assert "password" in self.translation.notes[-1]
+    def test_data_stores_are_moves_whose_keys_are_kept_elsewhere(self) -> None:
+        (store,) = self.translation.stores
+        assert (store.address, store.endpoint, store.region) == ("s3://", "http://s3.example", "eu")
+        assert self.spec.inputs == (DataMove("s3://tf_training_data", "$DATA_DIR", store=store.name),)
+        assert self.spec.outputs == (DataMove("$RESULT_DIR", "s3://tf_trained_model/$JOB_NAME", store=store.name),)
+        (secret,) = map(json.loads, self.translation.objects_json)
+        assert secret["metadata"]["name"] == store.keys
+        assert secret["stringData"] == {"key": "test", "secret": "hush-hush"}
+        assert "hush-hush" not in repr(self.spec) + repr(self.translation.notes)
+        assert f"kept in store '{store.name}'" in self.translation.notes[-1]
+
+    def test_numbers_are_found_where_tensorboard_has_them(self) -> None:
+        assert self.spec.metrics == (MetricSource(path="$RESULT_DIR/logs/tb", format=MetricFormat.TENSORBOARD),)
 
     def test_framework_and_image(self) -> None:
         assert (self.spec.framework, self.spec.image) == (
@@ -134,3 +143,71 @@ def test_wrong_manifests_are_refused_with_their_place(text: str, line: int, fiel
         translate(text)
     error = refusal.value
     assert (error.file, error.line, error.field, error.suggestion) == ("manifest.yml", line, field, suggestion)
+
+
+def with_stores(stores: str) -> Translation:
+    return translate(f"name: a\ndata_stores: [{stores}]\nframework: {{name: acme/own, command: ./run}}\n")
+
+
+@pytest.mark.parametrize(
+    ("store", "want_source"),
+    [
+        ("{type: mount_volume, connection: {type: host_mount, path: /data}, training_data: {container: x}}", "/data/x"),
+        ("{type: mount_volume, connection: {name: claim}, training_data: {container: x}}", "pvc://claim/x"),
+        ("{type: s3_datastore, training_data: {container: x}}", "s3://x"),
+    ],
+)
+def test_every_kind_of_store_is_an_address(store: str, want_source: str) -> None:
+    translation = with_stores(store)
+    assert translation.spec.inputs == (DataMove(want_source, "$DATA_DIR"),)
+    assert translation.stores == ()
+
+
+def test_a_store_in_memory_holds_nothing_and_swift_is_refused() -> None:
+    assert with_stores("{type: inmem_datastore, training_data: {container: x}}").spec.inputs == ()
+    with pytest.raises(InvalidInputError, match="does not speak Swift"):
+        with_stores("{type: swift_datastore, training_data: {container: x}}")
+    with pytest.raises(InvalidInputError, match=r"connection.path"):
+        with_stores("{type: mount_volume, training_data: {container: x}}")
+
+
+PATTERNS = r"""
+name: a
+framework: {name: custom, version: "acme/own:1", command: ./run}
+evaluation_metrics:
+  type: regex_extractor
+  line_lookahead: 2
+  groups:
+    test:
+      regex: 'step %{INT:step}, loss %{FLOAT:loss}'
+      scalars: {loss: {type: FLOAT, value: $loss}, one: {type: INT, value: 1}}
+      etimes: {iteration: {type: INT, value: $step}}
+"""
+
+
+def test_patterns_are_read_with_their_macros_from_what_a_learner_prints() -> None:
+    spec = translate(PATTERNS).spec
+    (source,) = spec.metrics
+    assert spec.image == "acme/own:1"
+    assert (source.path, source.lines, source.step) == ("$RESULT_DIR/logs/training-log.txt", 2, "step")
+    assert source.values == {"test/loss": "loss", "test/one": "1"}
+    found = re.search(source.pattern, "at step 12, loss -1.5e-3 now")
+    assert found is not None
+    assert found.groupdict() == {"step": "12", "loss": "-1.5e-3"}
+    assert "tee -a" in spec.roles[0].command[2]
+    with pytest.raises(InvalidInputError, match="GLOG} is not known"):
+        translate(PATTERNS.replace("%{INT:step}", "%{GLOG}"))
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        ("{type: logger}", ()),
+        ("{type: none}", ()),
+        ("{type: optivist}", ("$RESULT_DIR/logs/evaluation-metrics.txt",)),
+        ('{type: emetrics_file, in: "${JOB_STATE_DIR}/em.txt"}', ("$RESULT_DIR/em.txt",)),
+    ],
+)
+def test_where_records_are_looked_for(given: str, want: tuple[str, ...]) -> None:
+    text = f"name: a\nframework: {{name: x, command: ./run}}\nevaluation_metrics: {given}\n"
+    assert tuple(source.path for source in translate(text).spec.metrics) == want

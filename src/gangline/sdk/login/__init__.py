@@ -1,0 +1,1 @@
+"""Logging in to a team's service, and staying logged in."""
