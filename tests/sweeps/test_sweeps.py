@@ -8,19 +8,28 @@ import pytest
 from gangline.errors import InvalidInputError
 from gangline.lifecycle import new_job
 from gangline.model import Job, JobId, Metric, Phase, PhaseEntry, ReplicaId, RoleName, Timestamp
-from gangline.model.sweep import Assignment, Goal, Objective, Parameter, Sweep, SweepSpec
+from gangline.model.parameter import Parameter
+from gangline.model.sweep import Assignment, Goal, Objective, Sweep, SweepSpec
 from gangline.sweeps import (
     SAMPLERS,
     GridSampler,
+    Outcome,
     Plan,
+    Search,
     Trial,
+    Tried,
     best_trial,
     check_references,
-    plan,
     trial_to_job,
     trials_of,
 )
+from gangline.sweeps.plan import plan as decide
 from gangline.testing.builders import GRID, START, make_job, make_role, make_running_job, make_spec, make_sweep
+
+
+def plan(sweep: Sweep, trials: Sequence[Trial], now: float = START) -> Plan:
+    return decide(sweep, trials, Timestamp(now))
+
 
 TEMPLATE = make_spec(
     roles=(
@@ -35,7 +44,7 @@ def jobs_of(sweep: Sweep, *, begun: int, finished: int = 0) -> list[Job]:
     """The jobs of the first trials of a sweep, the first few of which have ended."""
     jobs = []
     for assignment in plan(make_sweep(template=sweep.spec.template), []).start[:begun]:
-        job = new_job(sweep.trial_id(assignment.number), trial_to_job(sweep.spec, assignment), START)
+        job = new_job(sweep.job_id(assignment.number), trial_to_job(sweep.spec, assignment), START)
         if assignment.number < finished:
             ended = PhaseEntry(phase=Phase.COMPLETED, at=START, reason="Test")
             job = replace(job, history=(*job.history, ended))
@@ -48,7 +57,7 @@ def trials(sweep: Sweep, **numbers: int) -> tuple[Trial, ...]:
 
 
 def reported(sweep: Sweep, number: int, value: float, *, at: float = 1.0, name: str = "accuracy") -> Metric:
-    job_id = sweep.trial_id(number)
+    job_id = sweep.job_id(number)
     return Metric(job_id=job_id, replica=CHIEF, name=name, value=value, step=None, at=Timestamp(at))
 
 
@@ -95,12 +104,12 @@ def test_no_more_trials_wait_in_the_queue_than_fill_what_becomes_free(parallelis
     sweep = make_sweep(parameters=(Parameter("rate", values),), parallelism=parallelism)
     assert len(plan(sweep, ()).start) == want
     waiting = [
-        make_job(trial_to_job(sweep.spec, assignment), job_id=sweep.trial_id(assignment.number))
+        make_job(trial_to_job(sweep.spec, assignment), job_id=sweep.job_id(assignment.number))
         for assignment in plan(sweep, ()).start
     ]
-    assert plan(replace(sweep, begun=want), trials_of(sweep, waiting)) == Plan()
+    assert plan(replace(sweep, status=replace(sweep.status, begun=want)), trials_of(sweep, waiting)) == Plan(begun=want)
     running = [replace(make_running_job(job.spec), id=job.id) for job in waiting[:30]]
-    more = plan(replace(sweep, begun=want), trials_of(sweep, [*running, *waiting[30:]]))
+    more = plan(replace(sweep, status=replace(sweep.status, begun=want)), trials_of(sweep, [*running, *waiting[30:]]))
     assert len(more.start) == (30 if parallelism != 7 else 0)
 
 
@@ -160,10 +169,10 @@ def test_a_sampler_learns_the_results_of_trials_that_have_ended_and_reported(mon
     asked: dict[str, object] = {}
 
     class Learning:
-        def propose(
-            self, spec: SweepSpec, tried: Sequence[Assignment], results: Mapping[int, float], most: int | None = None
-        ) -> list[Assignment]:
-            asked.update(tried=[each.number for each in tried], results=results, most=most)
+        def check(self, spec: SweepSpec) -> None: ...
+
+        def propose(self, search: Search, most: int) -> Sequence[Mapping[str, str]]:
+            asked.update(search=search, most=most)
             return []
 
     sweep = make_sweep(parallelism=4)
@@ -171,13 +180,20 @@ def test_a_sampler_learns_the_results_of_trials_that_have_ended_and_reported(mon
     begun = trials_of(sweep, jobs_of(sweep, begun=3, finished=2), metrics)
     monkeypatch.setitem(SAMPLERS, sweep.spec.sampler, Learning())
     plan(sweep, begun)
-    assert asked == {"tried": [0, 1, 2], "results": {0: 0.5}, "most": 3}
+    search = asked["search"]
+    assert isinstance(search, Search)
+    assert [(each.number, each.outcome, each.results) for each in search.tried] == [
+        (0, Outcome.COMPLETED, (0.5,)),
+        (1, Outcome.FAILED, ()),
+        (2, Outcome.RUNNING, ()),
+    ]
+    assert asked["most"] == 3
 
 
-def test_a_parameter_without_a_value_is_left_as_it_is_written() -> None:
+def test_a_parameter_that_a_trial_does_not_have_is_empty_text_and_no_variable() -> None:
     spec = make_sweep(template=TEMPLATE).spec
     job = trial_to_job(spec, Assignment(number=0, values={"layers": "1"}))
-    assert job.roles[0].command == ("python", "train.py", "--layers=1", "$(rate)")
+    assert job.roles[0].command == ("python", "train.py", "--layers=1", "")
     assert "TRIAL_RATE" not in job.env
 
 
@@ -217,7 +233,7 @@ def test_a_sweep_says_where_it_is(fields: dict[str, object], want: str) -> None:
 @pytest.mark.parametrize(
     ("label", "variables"),
     [
-        pytest.param("²", {}, id="a digit that is no number"),
+        pytest.param("²", {}, id="a digit that is not a number"),
         pytest.param("00", {}, id="another way to write it"),
         pytest.param("9" * 5000, {}, id="more digits than fit"),
         pytest.param("0", {}, id="no values"),
@@ -228,7 +244,7 @@ def test_a_sweep_says_where_it_is(fields: dict[str, object], want: str) -> None:
 def test_a_job_that_only_looks_like_a_trial_is_none(label: str, variables: dict[str, str]) -> None:
     sweep = make_sweep()
     labels = {"gangline.dev/sweep": sweep.name, "gangline.dev/trial": label}
-    forged = new_job(sweep.trial_id(0), make_spec(labels=labels, env=variables), START)
+    forged = new_job(sweep.job_id(0), make_spec(labels=labels, env=variables), START)
     assert trials_of(sweep, [forged]) == ()
 
 
@@ -247,5 +263,7 @@ def test_a_grid_that_nobody_could_ever_try_is_refused() -> None:
 
 
 def test_no_more_trials_are_listed_than_can_begin() -> None:
-    spec = make_sweep().spec
-    assert [each.number for each in GridSampler().propose(spec, [Assignment(number=1)], {}, 2)] == [0, 2]
+    sweep = make_sweep()
+    begun = tuple(Tried(number=number, values={}, outcome=Outcome.FAILED) for number in range(3))
+    found = GridSampler().propose(Search(id=sweep.id, spec=sweep.spec, seed=0, tried=begun), 2)
+    assert [tuple(values.values()) for values in found] == [("2", "0.01"), ("3", "0.1")]

@@ -4,26 +4,54 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from gangline.errors import InvalidInputError
-from gangline.model import JobSpec, RoleSpec
-from gangline.model.sweep import PARAMETERS_VARIABLE, SWEEP_LABEL, TRIAL_LABEL, Assignment, SweepSpec
+from gangline.model import DataMove, JobSpec, RoleSpec
+from gangline.model.sweep import (
+    ADDED_LABEL,
+    COPY_LABEL,
+    PARAMETERS_VARIABLE,
+    SWEEP_LABEL,
+    TRIAL_LABEL,
+    Assignment,
+    SweepSpec,
+)
 
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_-]*)\)")
 
 
-def trial_to_job(spec: SweepSpec, assignment: Assignment) -> JobSpec:
-    """Return the trial's job. Roles find the values in their commands, in their environment and in TRIAL_PARAMETERS."""
+def trial_to_job(spec: SweepSpec, assignment: Assignment, names: Mapping[int, str] = MappingProxyType({})) -> JobSpec:
+    """Return the trial's job. Roles find the values in their commands, in their environment and in TRIAL_PARAMETERS.
+
+    A parameter that this trial does not have is the empty text in a command and no variable of the environment.
+    One that is a copy begins with the checkpoints of another trial. ``names`` are those of the jobs of trials that
+    exist: one whose own name was taken runs under its id.
+    """
     template = spec.template
     values = assignment.values
     variables = {each.variable: values[each.name] for each in spec.parameters if each.name in values}
+    marked = {} if assignment.added is None else {ADDED_LABEL: str(assignment.added)}
+    copy, inputs = assignment.copy, template.inputs
+    if copy is not None:
+        marked[COPY_LABEL] = f"{copy.parent}.{copy.step}.{copy.replaces}"
+        inputs = (
+            *inputs,
+            DataMove(f"job://{names.get(copy.parent, _job_name(spec, copy.parent))}/checkpoints", "$CHECKPOINT_DIR"),
+        )
+    shown = {each.name: values.get(each.name, "") for each in spec.parameters}
     return replace(
         template,
-        name=f"{spec.name}-{assignment.number}",
-        labels={**template.labels, SWEEP_LABEL: spec.name, TRIAL_LABEL: str(assignment.number)},
-        env={**variables, **_in_mapping(template.env, values), PARAMETERS_VARIABLE: json.dumps(dict(values))},
-        roles=tuple(_role(role, values) for role in template.roles),
+        name=_job_name(spec, assignment.number),
+        labels={**template.labels, SWEEP_LABEL: spec.name, TRIAL_LABEL: str(assignment.number), **marked},
+        env={**variables, **_in_mapping(template.env, shown), PARAMETERS_VARIABLE: json.dumps(dict(values))},
+        roles=tuple(_role(role, shown) for role in template.roles),
+        inputs=inputs,
     )
+
+
+def _job_name(spec: SweepSpec, number: int) -> str:
+    return f"{spec.name}-{number}"
 
 
 def unknown_references(spec: SweepSpec) -> set[str]:
