@@ -2,7 +2,7 @@
 
 from gangline.lifecycle import advance, timers
 from gangline.lifecycle.events import ReplicaExited, ReplicaStarted
-from gangline.model import Job, Policy, ReplicaId, Restart, RoleName, Timestamp
+from gangline.model import Backoff, Job, Policy, ReplicaId, Restart, RoleName, Timestamp
 from gangline.testing.builders import START, make_role, make_running_job, make_spec
 
 FIRST, SECOND = (ReplicaId(RoleName("worker"), index) for index in range(2))
@@ -36,6 +36,17 @@ def pauses(job: Job, replica: ReplicaId, *lives: float) -> tuple[Job, list[float
 
 def test_it_doubles_while_a_replica_fails_soon_up_to_its_limit() -> None:
     assert pauses(make_job(backoff_limit_seconds=5), FIRST, 20, 20, 20, 20)[1] == [1, 2, 4, 5]
+
+
+def test_it_grows_by_the_factor_that_the_policy_names() -> None:
+    growing = make_job(backoff_seconds=2, backoff_factor=3, backoff_limit_seconds=50)
+    assert pauses(growing, FIRST, 20, 20, 20, 20)[1] == [2, 6, 18, 50]
+    assert pauses(make_job(backoff_seconds=2, backoff_factor=1), FIRST, 20, 20, 20)[1] == [2, 2, 2]
+
+
+def test_a_pause_that_no_number_can_hold_is_the_limit() -> None:
+    assert Backoff(1.0, 300.0, 1000.0).pause(10_000) == 300.0
+    assert Backoff(0.0, 300.0, 1000.0).pause(10_000) == 0.0
 
 
 def test_it_begins_anew_once_a_replica_has_run_for_a_minute() -> None:

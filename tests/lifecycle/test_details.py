@@ -130,6 +130,15 @@ def test_of_two_back_offs_the_nearer_one_is_waited_for() -> None:
     assert [timer.at for timer in timers(job)] == [START + 12]
 
 
+@pytest.mark.parametrize(("failed_after", "want"), [(90, Phase.RESTARTING), (91, Phase.FAILED)])
+def test_no_attempt_begins_after_the_time_in_which_failures_are_retried(failed_after: float, want: Phase) -> None:
+    job = make_running_job(make_spec(policy=replace(PATIENT, retry_for_seconds=100)))
+    assert job.started_at == START
+    failed = exited(job, worker(), 1, failed_after)
+    assert failed.phase is want
+    assert ("policy.retry_for is 100 s" in failed.history[-1].message) is (want is Phase.FAILED)
+
+
 @pytest.mark.parametrize(("code", "want"), [(127, Phase.FAILED), (128, Phase.RESTARTING)])
 def test_codes_above_127_are_signals(code: int, want: Phase) -> None:
     job = make_running_job(make_spec(policy=replace(PATIENT, retry=Retry.SIGNALS)))

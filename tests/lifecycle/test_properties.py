@@ -10,6 +10,7 @@ from gangline.lifecycle import advance, standing, timers
 from gangline.lifecycle import events as e
 from gangline.lifecycle.invariants import check_invariants, check_step
 from gangline.model import DataMove, Job, NodeName, Policy, ReplicaId, Restart, Retry, RoleName, Success, Timestamp
+from gangline.model.transfer import DataVersion, TransferProgress
 from gangline.testing.builders import START, make_job, make_placement, make_role, make_spec
 
 roles = st.sampled_from(
@@ -54,6 +55,9 @@ def next_event(job: Job, at: Timestamp, draw: Draw) -> e.Event:
         lambda: e.GangPlaced(**plain, placement=make_placement(job.spec)),
         lambda: e.GangFound(**{**news, "attempt": attempt + 1}, placement=make_placement(job.spec)),
         lambda: e.ReplicaDelayed(**one, message="full"),
+        lambda: e.ReplicaNoticed(**news, replica=replica, message=draw(st.sampled_from(["", "stalled: no step"]))),
+        lambda: e.GangStalled(**news, message="no step"),
+        lambda: e.LossDiverged(**news, message="loss is NaN"),
         lambda: e.ReplicaStarted(**one),
         lambda: e.ReplicaStarted(**one),
         lambda: e.ReplicaExited(**one, exit_code=0),
@@ -65,6 +69,7 @@ def next_event(job: Job, at: Timestamp, draw: Draw) -> e.Event:
             **news, reason="R", message="m", permanent=draw(st.booleans()), blameless=draw(st.booleans())
         ),
         lambda: e.OutputsStored(**news),
+        lambda: e.TransferReported(**news, progress=TransferProgress(), moved=(DataVersion("file:///x"),)),
         lambda: e.DownloadStarted(**news),
         lambda: e.HaltRequested(**plain),
         lambda: e.ResumeRequested(**plain),

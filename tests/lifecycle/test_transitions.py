@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from gangline.errors import InvalidInputError, InvalidTransitionError
-from gangline.lifecycle import TRANSITIONS, FinishGang, ForgetJob, RunGang, StopGang, advance, new_job, standing, timers
+from gangline.lifecycle import TRANSITIONS, FinishGang, ForgetJob, StopGang, advance, new_job, standing, timers
 from gangline.lifecycle import events as e
 from gangline.lifecycle.invariants import InvariantError, check_invariants, check_step
 from gangline.model import (
     Clean,
-    DataMove,
     GangId,
     Job,
     JobId,
@@ -18,83 +17,14 @@ from gangline.model import (
     Phase,
     PhaseEntry,
     Policy,
-    ReplicaId,
     ReplicaState,
-    Restart,
-    Retry,
     RoleName,
     Timestamp,
 )
+from gangline.model.speed import SpeedRecord, SpeedSample
+from gangline.model.transfer import DataVersion, TransferProgress
 from gangline.testing.builders import START, make_job, make_placement, make_role, make_running_job, make_spec
-
-OUT = (DataMove("$RESULT_DIR", "/results"),)
-CHIEF = ReplicaId(RoleName("chief"), 0)
-PS = ReplicaId(RoleName("ps"), 0)
-
-
-def worker(index: int = 0) -> ReplicaId:
-    return ReplicaId(RoleName("worker"), index)
-
-
-def exited(job: Job, replica: ReplicaId, code: int, *, after: float = 1, incarnation: int = 0) -> e.ReplicaExited:
-    return e.ReplicaExited(
-        job_id=job.id,
-        at=Timestamp(START + after),
-        attempt=job.attempt,
-        replica=replica,
-        exit_code=code,
-        incarnation=incarnation,
-    )
-
-
-def stopped(job: Job, *, after: float = 2) -> e.GangStopped:
-    return e.GangStopped(job_id=job.id, at=Timestamp(START + after), attempt=job.attempt)
-
-
-def placed(job: Job, *, after: float = 3) -> e.GangPlaced:
-    return e.GangPlaced(job_id=job.id, at=Timestamp(START + after), placement=make_placement(job.spec))
-
-
-def ask(kind: type[e.Event], job: Job, *, after: float = 1, **fields: object) -> e.Event:
-    return kind(job_id=job.id, at=Timestamp(START + after), **fields)
-
-
-def step(job: Job, *steps: e.Event) -> Job:
-    for event in steps:
-        after = advance(job, event).job
-        check_invariants(after)
-        check_step(job, after)
-        job = after
-    return job
-
-
-def job_in(phase: Phase) -> Job:
-    """A job that reached a phase by the shortest honest way."""
-    spec = make_spec(policy=Policy(max_attempts=3, deadline_seconds=60), outputs=OUT)
-    running = make_running_job(spec)
-    halting = step(running, ask(e.HaltRequested, running))
-    ways = {
-        Phase.QUEUED: lambda: make_job(spec),
-        Phase.STARTING: lambda: step(make_job(spec), placed(make_job(spec))),
-        Phase.DOWNLOADING: lambda: step(
-            job_in(Phase.STARTING), e.DownloadStarted(job_id=running.id, at=Timestamp(START + 3), attempt=1)
-        ),
-        Phase.PROCESSING: lambda: running,
-        Phase.STORING: lambda: step(running, exited(running, worker(), 0)),
-        Phase.COMPLETED: lambda: step(
-            job_in(Phase.STORING), e.OutputsStored(job_id=running.id, at=Timestamp(START + 2), attempt=1)
-        ),
-        Phase.FAILED: lambda: step(make_running_job(), exited(make_running_job(), worker(), 1)),
-        Phase.CANCELLED: lambda: step(running, ask(e.CancelRequested, running)),
-        Phase.HALTING: lambda: halting,
-        Phase.HALTED: lambda: step(halting, stopped(halting)),
-        Phase.RESUMED: lambda: step(job_in(Phase.HALTED), ask(e.ResumeRequested, running)),
-        Phase.RESTARTING: lambda: step(running, exited(running, worker(), 1)),
-    }
-    job = ways[phase]()
-    assert job.phase is phase
-    return job
-
+from tests.lifecycle.steps import CHIEF, OUT, ask, exited, job_in, placed, step, stopped, worker
 
 EVENTS: dict[str, e.Event] = {
     "halt": e.HaltRequested(job_id=JobId("job-1"), at=Timestamp(START + 100)),
@@ -109,6 +39,10 @@ EVENTS: dict[str, e.Event] = {
     "deadline": e.DeadlinePassed(job_id=JobId("job-1"), at=Timestamp(START + 100)),
     "backoff": e.BackoffElapsed(job_id=JobId("job-1"), at=Timestamp(START + 100)),
     "checkpoint": e.CheckpointSaved(job_id=JobId("job-1"), at=Timestamp(START + 100)),
+    "measured": e.SpeedMeasured(
+        job_id=JobId("job-1"), at=Timestamp(START + 100), sample=SpeedSample(workers=2, step_seconds=0.5)
+    ),
+    "recalled": e.SpeedRecalled(job_id=JobId("job-1"), at=Timestamp(START + 100), speed=SpeedRecord()),
     "download": e.DownloadStarted(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1),
     "found": e.GangFound(
         job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=2, placement={worker(): NodeName("node-0")}
@@ -116,6 +50,11 @@ EVENTS: dict[str, e.Event] = {
     "delayed": e.ReplicaDelayed(
         job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, replica=worker(), message="full"
     ),
+    "noticed": e.ReplicaNoticed(
+        job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, replica=worker(), message="stalled: no step"
+    ),
+    "stalled": e.GangStalled(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, message="no step"),
+    "diverged": e.LossDiverged(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, message="loss is NaN"),
     "started": e.ReplicaStarted(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, replica=worker()),
     "exit 0": e.ReplicaExited(
         job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, replica=worker(), exit_code=0
@@ -124,6 +63,7 @@ EVENTS: dict[str, e.Event] = {
         job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, replica=worker(), exit_code=1
     ),
     "lost": e.ReplicaLost(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, replica=worker()),
+    "moving": e.TransferReported(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1),
     "stored": e.OutputsStored(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1),
     "failed": e.GangFailed(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1, reason="R", message="m"),
     "stopped": e.GangStopped(job_id=JobId("job-1"), at=Timestamp(START + 100), attempt=1),
@@ -152,9 +92,15 @@ WANT: dict[str, str] = {
     "deadline": ".        FAILED   FAILED  FAILED  FAILED   . . . .      .       FAILED   FAILED",
     "backoff":  ".        .        .       .       .        . . . .      .       .        .",
     "checkpoint": ".      .        .       .       .        . . . .      .       .        .",
+    "measured":   ".      .        .       .       .        . . . .      .       .        .",
+    "recalled":   ".      .        .       .       .        . . . .      .       .        .",
+    "moving":     ".      .        .       .       .        . . . .      .       .        .",
     "download": ".        DOWNLOAD .       .       .        . . . .      .       .        .",
     "found":    ".        .        .       .       .        . . . .      HALTING STARTING .",
     "delayed":  ".        .        .       .       .        . . . .      .       .        .",
+    "noticed":  ".        .        .       .       .        . . . .      .       .        .",
+    "stalled":  ".        .        .       .       .        . . . .      .       .        .",
+    "diverged": ".        .        .       .       .        . . . .      .       .        .",
     "started":  ".        PROCESS  PROCESS .       .        . . . .      .       .        .",
     "exit 0":   ".        STORING  STORING STORING .        . . . .      .       .        .",
     "exit 1":   ".        RESTART  RESTART RESTART .        . . . .      .       .        .",
@@ -229,23 +175,6 @@ def test_results_are_stored_before_the_job_is_complete() -> None:
     assert (done.phase, done.message) == (P.COMPLETED, note)
 
 
-def test_a_failing_gang_is_retried_with_growing_pauses_until_its_budget_is_spent() -> None:
-    job = make_running_job(make_spec(policy=Policy(max_attempts=3, backoff_seconds=10)))
-    pauses = []
-    while job.phase is not P.FAILED:
-        job = step(job, exited(job, worker(), 7))
-        if job.retry_at is not None:
-            pauses.append(job.retry_at - START - 1)
-            assert not job.placeable, "the old gang still holds its machines"
-            job = step(job, stopped(job))
-            assert job.placeable
-            job = step(job, placed(job))
-    assert pauses == [10, 20]
-    assert (job.attempt, job.failures, job.exit_code) == (3, 3, 7)
-    assert job.reason == "ReplicaFailed"
-    assert job.message == "failed 3 times, policy.max_attempts is 3: worker-0 exited with 7"
-
-
 @pytest.mark.parametrize("attempt", [1, 3])
 def test_only_the_next_attempt_is_found(attempt: int) -> None:
     job = step(make_running_job(), e.CancelRequested(job_id=JobId("job-1"), at=Timestamp(START + 1)))
@@ -269,6 +198,15 @@ def test_a_gang_that_was_started_before_it_was_on_record_is_stopped_if_its_job_h
     assert not step(outcome.job, stopped(outcome.job)).holding
 
 
+def test_the_image_of_the_lead_replica_stays_on_record() -> None:
+    job = make_job(roles=(make_role(replicas=2),))
+    job = step(job, placed(job))
+    lead, other = (status.id for status in job.replicas)
+    started = e.ReplicaStarted(job_id=job.id, at=Timestamp(START), attempt=1, replica=lead, image="a@sha256:1")
+    assert step(job, started).image == "a@sha256:1"
+    assert step(job, replace(started, replica=other)).image == ""
+
+
 def test_a_replica_that_cannot_start_yet_says_why_until_it_does() -> None:
     job = step(make_job(), placed(make_job()))
     delayed = e.ReplicaDelayed(job_id=job.id, at=Timestamp(START), attempt=1, replica=worker(), message="full")
@@ -278,99 +216,12 @@ def test_a_replica_that_cannot_start_yet_says_why_until_it_does() -> None:
     assert step(job, started).replicas[0].message == ""
 
 
-def test_a_loss_restarts_the_gang_and_costs_no_attempt() -> None:
-    job = make_running_job()
-    lost = e.ReplicaLost(job_id=job.id, at=Timestamp(START + 1), attempt=1, replica=worker())
-    job = step(job, lost)
-    assert (job.phase, job.failures) == (P.RESTARTING, 0)
-
-
-@pytest.mark.parametrize(
-    ("in_place", "limit", "want"),
-    [
-        pytest.param(True, 1, (P.PROCESSING, 1, 1), id="its place is there"),
-        pytest.param(False, 1, (P.RESTARTING, 1, 0), id="its place is gone"),
-        pytest.param(True, 0, (P.RESTARTING, 1, 0), id="it was started too often"),
-    ],
-)
-def test_a_loss_restarts_the_replica_alone_where_its_role_asks_for_that(
-    in_place: bool, limit: int, want: tuple[P, int, int]
-) -> None:
-    roles = (make_role("worker", replicas=2, restart=Restart.REPLICA),)
-    job = make_running_job(make_spec(roles=roles, policy=Policy(max_replica_restarts=limit)))
-    lost = e.ReplicaLost(job_id=job.id, at=Timestamp(START + 1), attempt=1, replica=worker(), in_place=in_place)
-    job = step(job, lost)
-    assert (job.phase, job.attempt, job.replica_restarts) == want
-    if want[0] is P.PROCESSING:
-        (timer,) = timers(job)
-        job = step(job, timer.event)
-        assert [(each.state, each.incarnation) for each in job.replicas] == [
-            (ReplicaState.PENDING, 1),
-            (ReplicaState.RUNNING, 0),
-        ]
-
-
-def test_an_elastic_role_lives_on_with_fewer_when_one_is_lost() -> None:
-    spec = make_spec(roles=(make_role("chief"), make_role("worker", replicas=3, minimum=2)))
-    job = make_running_job(spec)
-    for index, want in ((2, P.PROCESSING), (1, P.RESTARTING)):
-        lost = e.ReplicaLost(job_id=job.id, at=Timestamp(START + 1), attempt=1, replica=worker(index))
-        job = step(job, lost)
-        assert job.phase is want
-
-
-def test_when_the_last_unfinished_elastic_replica_is_lost_the_job_is_complete() -> None:
-    job = make_running_job(make_spec(roles=(make_role("worker", replicas=2, minimum=1),)))
-    job = step(job, exited(job, worker(0), 0))
-    lost = e.ReplicaLost(job_id=job.id, at=Timestamp(START + 2), attempt=1, replica=worker(1))
-    assert step(job, lost).phase is P.COMPLETED
-
-
 def test_only_a_finished_job_may_leave_replicas_to_be_looked_at() -> None:
     job = make_running_job(make_spec(roles=(make_role(),), policy=Policy(clean=Clean.RUNNING, max_attempts=2)))
     again, done = step(job, exited(job, worker(), 1)), step(job, exited(job, worker(), 0))
     gone = step(done, e.DeleteRequested(job_id=job.id, at=Timestamp(START + 5)))
     orders = [standing(each)[0] for each in (again, done, gone)]
     assert orders == [StopGang(job.gang_id, 30.0, clean) for clean in (Clean.ALL, Clean.RUNNING, Clean.ALL)]
-
-
-def test_a_role_may_have_its_own_rule_for_what_deserves_another_try() -> None:
-    spec = make_spec(roles=(make_role("chief", retry=Retry.SIGNALS), make_role("ps")), policy=Policy(max_attempts=2))
-    job = make_running_job(spec)
-    assert [step(job, exited(job, replica, 1)).phase for replica in (CHIEF, PS)] == [P.FAILED, P.RESTARTING]
-
-
-def test_a_replica_with_its_own_restart_comes_back_in_place_while_the_others_go_on() -> None:
-    spec = make_spec(roles=(make_role("chief"), make_role("ps", restart=Restart.REPLICA)))
-    job = make_running_job(spec)
-    job = step(job, exited(job, PS, 137))
-    assert job.phase is P.PROCESSING
-    (timer,) = timers(job)
-    outcome = advance(job, timer.event)
-    (order,) = outcome.instructions
-    assert isinstance(order, RunGang)
-    again = next(replica for replica in order.gang.replicas if replica.id == PS)
-    assert (again.incarnation, again.started) == (1, False)
-    late = advance(outcome.job, exited(job, PS, 1, incarnation=0)).job
-    assert late == outcome.job, "news of the earlier incarnation is late"
-    job = step(outcome.job, exited(job, PS, 1, incarnation=1))
-    assert job.replica_restarts == 2
-
-
-def test_a_replica_that_restarts_too_often_takes_the_gang_with_it() -> None:
-    policy = Policy(max_replica_restarts=0)
-    job = make_running_job(make_spec(roles=(make_role(restart=Restart.REPLICA),), policy=policy))
-    failed = step(job, exited(job, worker(), 1))
-    assert failed.phase is P.FAILED
-    limit = "policy.max_replica_restarts is 0"
-    assert failed.message == f"no more restarts in place, {limit}: worker-0 exited with 1"
-
-
-def test_only_signals_are_retried_when_the_job_says_so() -> None:
-    policy = Policy(max_attempts=5, retry=Retry.SIGNALS)
-    job = make_running_job(make_spec(policy=policy))
-    assert step(job, exited(job, worker(), 127)).phase is P.FAILED
-    assert step(job, exited(job, worker(), 143)).phase is P.RESTARTING
 
 
 def test_halting_keeps_the_job_and_resuming_goes_on_with_the_rest_not_counted_in_its_deadline() -> None:
@@ -438,14 +289,6 @@ def test_news_of_an_earlier_attempt_is_ignored() -> None:
     assert advance(job, late).job is job
 
 
-@pytest.mark.parametrize("request_kind", [e.HaltRequested, e.CancelRequested, e.DeleteRequested])
-def test_a_back_off_is_forgotten_when_the_gang_is_taken_down(request_kind: type[e.Event]) -> None:
-    spec = make_spec(roles=(make_role("chief"), make_role("ps", restart=Restart.REPLICA)))
-    job = make_running_job(spec)
-    job = step(job, exited(job, PS, 137), ask(request_kind, job, after=1))
-    assert timers(job) == ()
-
-
 def test_timers_cover_deadline_and_time_to_live() -> None:
     policy = Policy(deadline_seconds=60, ttl_seconds=5)
     job = make_running_job(make_spec(policy=policy))
@@ -461,31 +304,6 @@ def test_timers_cover_deadline_and_time_to_live() -> None:
     message = step(storing, deadline.event).message
     assert message == "its results were not stored within policy.deadline, which is 60 s"
     assert step(failed, ttl.event).deleting
-
-
-def test_a_lost_replica_of_a_role_that_never_restarts_fails_the_job() -> None:
-    job = make_running_job(make_spec(roles=(make_role(restart=Restart.NEVER),)))
-    lost = e.ReplicaLost(job_id=job.id, at=Timestamp(START + 1), attempt=1, replica=worker())
-    failed = step(job, lost)
-    assert (failed.phase, failed.reason, failed.exit_code) == (P.FAILED, "ReplicaLost", 137)
-
-
-def test_a_gang_that_cannot_ever_start_is_not_retried() -> None:
-    job = make_running_job(make_spec(policy=Policy(max_attempts=5)))
-    hopeless = e.GangFailed(
-        job_id=job.id, at=Timestamp(START), attempt=1, reason="InputsFailed", message="no such file", permanent=True
-    )
-    assert step(job, hopeless).phase is P.FAILED
-
-
-def test_a_gang_that_could_not_start_for_no_fault_of_its_own_tries_again_for_nothing() -> None:
-    job = make_running_job(make_spec(policy=Policy(max_attempts=1, backoff_seconds=2)))
-    refused = e.GangFailed(
-        job_id=job.id, at=Timestamp(START), attempt=1, reason="QuotaExceeded", message="too many pods", blameless=True
-    )
-    waiting = step(job, refused)
-    assert (waiting.phase, waiting.reason, waiting.message) == (P.RESTARTING, "QuotaExceeded", "too many pods")
-    assert (waiting.failures, waiting.retry_at) == (0, START + 2)
 
 
 def test_a_job_may_be_submitted_halted() -> None:
@@ -512,3 +330,51 @@ def test_the_last_checkpoint_is_remembered_and_old_news_of_one_is_not() -> None:
     assert step(job, saved(200)).checkpoint_at == START + 200
     halting = step(job, e.GangEvicted(job_id=job.id, at=Timestamp(START + 300), reason="room"))
     assert step(halting, saved(310)).checkpoint_at == START + 310, "saved on its way out"
+
+
+def test_how_far_data_is_shows_while_it_moves_and_what_was_moved_stays() -> None:
+    def reported(job: Job, moved_bytes: int, *moved: DataVersion, storing: bool = False) -> e.TransferReported:
+        progress = TransferProgress(moved_bytes=moved_bytes, total_bytes=100, bytes_per_second=10.0)
+        return e.TransferReported(
+            job_id=job.id, at=START, attempt=job.attempt, storing=storing, progress=progress, moved=moved
+        )
+
+    first, second = DataVersion("s3://set/a", "sha256:1"), DataVersion("s3://set/b", "sha256:2")
+    job = job_in(P.DOWNLOADING)
+    job = step(job, reported(job, 50, first))
+    assert job.transfer is not None
+    assert (job.transfer.seconds_left, job.inputs) == (5.0, (first,))
+    assert step(job, reported(job, 50, first)) is job, "told again"
+    assert step(job, reported(job, 7, storing=True)).transfer == job.transfer, "of another stage"
+    starts = [e.ReplicaStarted(job_id=job.id, at=START, attempt=job.attempt, replica=each.id) for each in job.replicas]
+    job = step(job, *starts)
+    assert (job.phase, job.transfer) == (P.PROCESSING, None)
+    job = step(job, reported(job, 100, first, second))
+    assert (job.transfer, job.inputs) == (None, (first, second)), "late news of the last input"
+    storing = replace(job_in(P.STORING), inputs=job.inputs)
+    storing = step(storing, reported(storing, 1, DataVersion("model://m"), storing=True))
+    assert storing.transfer is not None
+    assert (storing.outputs, storing.inputs) == ((DataVersion("model://m"),), job.inputs)
+    assert TransferProgress(total_bytes=1).seconds_left is None
+    assert TransferProgress().seconds_left == 0.0
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["nothing saved", "saved"])
+def test_a_job_that_was_stopped_says_where_it_goes_on(saved: bool) -> None:
+    job = job_in(P.PROCESSING)
+    if saved:
+        job = step(job, e.CheckpointSaved(job_id=job.id, at=Timestamp(START + 100)))
+    want = "goes on from its last checkpoint" if saved else "it has reported no checkpoint"
+    halted = step(job, ask(e.HaltRequested, job), stopped(job))
+    for back in (
+        step(halted, ask(e.ResumeRequested, halted)),
+        step(job, ask(e.HaltRequested, job), ask(e.ResumeRequested, job), stopped(job)),
+    ):
+        assert back.phase is P.RESUMED
+        assert back.message.startswith(want)
+
+
+def test_a_job_that_never_ran_has_nothing_to_go_on_from() -> None:
+    job = job_in(P.QUEUED)
+    halted = step(job, ask(e.HaltRequested, job))
+    assert step(halted, ask(e.ResumeRequested, halted)).message == "waits for machines"

@@ -9,6 +9,7 @@ from gangline.model import (
     Job,
     JobId,
     JobSpec,
+    NamedAmounts,
     Node,
     NodeName,
     Phase,
@@ -27,10 +28,14 @@ from gangline.model import (
     Taint,
     Tenant,
     Timestamp,
+    Within,
 )
-from gangline.scheduling import DEFAULT_POLICIES, Constraint, Decision, Memory, Policies, decide, take_snapshot
+from gangline.scheduling import Constraint, CycleMemory, Decision, Policies, decide, take_snapshot
 
 NOW = Timestamp(10_000.0)
+
+AT_ONCE = Policies(reserve_after_seconds=0.0)
+"""The default rules, but the first in line has its place kept at once: nobody in these tests waits for hours."""
 
 
 def node(
@@ -72,7 +77,7 @@ def job(
     priority: int = 50,
     age: float = 1.0,
     prefer: Prefer | None = None,
-    within: str | None = None,
+    within: str | Sequence[Within] | None = None,
     required: bool = True,
     kinds: Sequence[str] = (),
     selector: Mapping[str, str] | None = None,
@@ -87,6 +92,7 @@ def job(
     **policy: Any,
 ) -> Job:
     """A job that waits, submitted ``age`` seconds before NOW."""
+    levels = (Within(within, required),) if isinstance(within, str) else tuple(within or ())
     spec = JobSpec(
         name=name,
         roles=roles or (role(),),
@@ -96,8 +102,9 @@ def job(
         policy=Policy(**policy),
         placement=PlacementRule(
             prefer=prefer,
-            within=within,
-            within_required=required,
+            within=levels[0].level if levels else None,
+            within_required=levels[0].required if levels else True,
+            nested=levels[1:],
             gpu_types=tuple(kinds),
             node_selector=dict(selector or {}),
             tolerations=tuple(tolerations),
@@ -166,22 +173,35 @@ def queue(
     *,
     parent: str | None = None,
     weight: int = 1,
-    guarantee: Mapping[str, float] | None = None,
+    priority: int = 0,
+    guarantee: Mapping[str, Any] | None = None,
     limit: Mapping[str, Any] | None = None,
     may_borrow: bool = True,
     tenants: Sequence[str] = (),
+    borrowing: Mapping[str, float] | None = None,
+    lending: Mapping[str, float] | None = None,
+    **more: Any,
 ) -> Queue:
-    """A queue; amounts as ``{"gpus": 8}``. A limit leaves alone what it does not mention."""
-    ceiling = None if limit is None else _amount(**{"gpus": 10**6, "cpus": 10**6, "memory": 10**9, **limit})
+    """A queue; amounts as ``{"gpus": 8}``. A limit leaves alone what it does not mention; ``more`` goes to Queue."""
+    ceiling = None if limit is None else NamedAmounts(_limited(**limit))
     return Queue(
         name=QueueName(name),
         parent=None if parent is None else QueueName(parent),
         weight=weight,
+        priority=priority,
         guarantee=_amount(**(guarantee or {})),
         limit=ceiling,
         may_borrow=may_borrow,
         tenants=tuple(map(Tenant, tenants)),
+        borrowing_limit=None if borrowing is None else _named(borrowing),
+        lending_limit=None if lending is None else _named(lending),
+        **more,
     )
+
+
+def typed(**gpus: float) -> dict[str, Any]:
+    """So many GPUs of each type, as amounts of a queue."""
+    return {"gpus": sum(gpus.values()), "extended": {f"gpu_millis.{kind}": round(n * 1000) for kind, n in gpus.items()}}
 
 
 def taint(key: str, value: str = "", effect: str = "NoSchedule") -> Taint:
@@ -193,10 +213,10 @@ def cycle(
     machines: Sequence[Node],
     jobs: Sequence[Job],
     queues: Sequence[Queue] = (),
-    policies: Policies = DEFAULT_POLICIES,
+    policies: Policies = AT_ONCE,
     *,
     now: float = NOW,
-    memory: Memory | None = None,
+    memory: CycleMemory | None = None,
 ) -> Decision:
     """One decision."""
     snapshot = take_snapshot(nodes=machines, jobs=jobs, queues=queues, now=Timestamp(now), memory=memory)
@@ -206,6 +226,17 @@ def cycle(
 def where(placement: Mapping[ReplicaId, NodeName]) -> dict[str, int]:
     """How many replicas each node got."""
     return dict(Counter(placement.values()))
+
+
+def _named(amounts: Mapping[str, float]) -> NamedAmounts:
+    """Amounts by the names that builders use; any other name is a type of GPU."""
+    units = {"gpus": ("gpu_millis", 1000), "cpus": ("cpu_millis", 1000), "memory": ("memory_mib", 1)}
+    known = {name: units.get(name, (f"gpu_millis.{name}", 1000)) for name in amounts}
+    return NamedAmounts({known[name][0]: round(amount * known[name][1]) for name, amount in amounts.items()})
+
+
+def _limited(extended: Mapping[str, int] | None = None, **amounts: float) -> dict[str, int]:
+    return {**_named(amounts).amounts, **(extended or {})}
 
 
 def _amount(
@@ -228,7 +259,7 @@ class Scenario:
     machines: Sequence[Node]
     jobs: Sequence[Job]
     queues: Sequence[Queue] = ()
-    policies: Policies = DEFAULT_POLICIES
+    policies: Policies = AT_ONCE
     starts: Mapping[str, Mapping[str, int] | int] = field(default_factory=dict)
     waits: Mapping[str, Constraint] = field(default_factory=dict)
     evicts: Mapping[str, str] = field(default_factory=dict)

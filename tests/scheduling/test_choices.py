@@ -32,7 +32,7 @@ def test_of_victims_that_are_not_all_needed_the_dearest_is_spared() -> None:
 
 
 def test_a_nomination_that_needs_more_room_runs_out_when_it_would_have() -> None:
-    """Otherwise a gang for which others are stopped again and again would keep its claim for ever."""
+    """Otherwise a gang for which others are stopped again and again would keep its claim forever."""
     x, k = job("x", priority=10), job("k", priority=10)
     j = job("j", role(2))
     first = cycle(nodes(1, gpus=2), [running(x, {"n0": 1}), j])

@@ -6,16 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gangline.compose.plugins import chosen_policies
 from gangline.errors import InvalidInputError
-from gangline.model import Job, JobId, Phase, PhaseEntry, Prefer, Queue, Resources, Timestamp
+from gangline.model import Job, JobId, Phase, PhaseEntry, Prefer, Queue, QueueName, Resources, Timestamp
 from gangline.scheduling import BUILT_IN, Constraint, Excluded, Policies, decide, policies_from, take_snapshot
-from gangline.scheduling.draft import Draft, Need
-from gangline.scheduling.holdings import Held
+from gangline.scheduling.demand.shapes import Shape
+from gangline.scheduling.gangs.holdings import Held
+from gangline.scheduling.nodes.draft import Draft, Need
+from gangline.scheduling.nodes.table import WHOLE_GPUS, Floats, Ints, NodeTable, table_of
 from gangline.scheduling.plugins.fragmentation import FragmentationGradient
 from gangline.scheduling.plugins.interface import Refusal
-from gangline.scheduling.plugins.orders import LeastAttained
-from gangline.scheduling.shapes import Shape
-from gangline.scheduling.table import WHOLE_GPUS, Floats, Ints, NodeTable, table_of
+from gangline.scheduling.plugins.orders import LeastAttained, ShortestFirst, Tiresias
 from tests.scheduling.builders import NOW, cycle, job, node, nodes, queue, role, running, where
 
 
@@ -77,7 +78,10 @@ def test_yesterdays_heavy_user_waits_today() -> None:
     heavy = running(job("x", role(8), queue="a"), {"n0": 8})
     memory = cycle(nodes(1), [heavy], queues, policies).memory
     memory = cycle(nodes(1), [heavy], queues, policies, now=NOW + 3600, memory=memory).memory
-    assert memory.usage == pytest.approx({"a": 0.5, "b": 0.0})
+    assert {name: past.share for name, past in memory.usage.items()} == pytest.approx({"a": 0.5, "b": 0.0})
+    # What it had until it ended counts, though nobody looked in between.
+    ended = cycle(nodes(1), [], queues, policies, now=NOW + 7200, memory=memory).memory
+    assert ended.usage[QueueName("a")].share == pytest.approx(0.75)
     both = [job("ja", role(8), queue="a", age=900), job("jb", role(8), queue="b")]
     assert [
         start.job_id for start in cycle(nodes(1), both, queues, policies, now=NOW + 3601, memory=memory).starts
@@ -107,7 +111,7 @@ def test_an_explanation_speaks_to_people() -> None:
     machines = [node("n0", labels={"zone": "a"}), node("n1", ready=False)]
     busy = running(job("x", role(7)), {"n0": 7})
     why = cycle(machines, [busy, job("j", role(4), selector={"zone": "a"})]).explanations[JobId("j")]
-    assert why.sentences() == (
+    assert why.words() == (
         "Not enough is free: 1 of the 4 'worker' replicas that it needs fit now.",
         "1 of 2 nodes: not ready.",
         "1 of 2 nodes: label zone is not a.",
@@ -116,14 +120,14 @@ def test_an_explanation_speaks_to_people() -> None:
         "With 1 instead of 4 'worker' replicas it would start now.",
         "1 more empty node of the largest suitable kind would do.",
     )
-    assert why.predicted_start == NOW + 3600
+    assert why.predicted_start_at == NOW + 3600
 
 
 def test_an_explanation_says_which_rule_to_drop() -> None:
     machines = [node("n0"), node("n1", labels={"zone": "a"}, gpus=1)]
     busy = running(job("x"), {"n1": 1})
     why = cycle(machines, [busy, job("j", selector={"zone": "a"})]).explanations[JobId("j")]
-    assert "It would start now if this did not exclude nodes: label zone is not a." in why.sentences()
+    assert "It would start now if this did not exclude nodes: label zone is not a." in why.words()
 
 
 @pytest.mark.parametrize(
@@ -136,9 +140,18 @@ def test_an_explanation_says_which_rule_to_drop() -> None:
             "Queue 'a' has queues below it and takes no jobs itself; use for example 'b'.",
         ),
         ([job("j", retry_at=NOW + 9)], [], "It failed and waits before its next attempt."),
-        ([job("j", role(3), queue="a")], [queue("a", limit={"gpus": 2})], "Queue 'a' is at its limit."),
+        (
+            [job("j", role(3), queue="a")],
+            [queue("a", limit={"gpus": 2})],
+            "It asks for more than queue 'a' may have at all: 3 GPU of at most 2 GPU.",
+        ),
         (
             [job("j", role(5), queue="a")],
+            [queue("a", may_borrow=False), queue("b")],
+            "It asks for more than queue 'a' may have without borrowing: 5 GPU of at most 4 GPU.",
+        ),
+        (
+            [running(job("x", role(4), queue="a"), {"n0": 4}), job("j", queue="a")],
             [queue("a", may_borrow=False), queue("b")],
             "Queue 'a' may not borrow and has used its own share.",
         ),
@@ -149,21 +162,21 @@ def test_an_explanation_says_which_rule_to_drop() -> None:
             "It would not fit even if everything else stopped: 8 of 9 'worker' replicas would.",
         ),
     ],
-    ids=["unknown queue", "not a leaf", "back-off", "limit", "share", "nodes", "too large"],
+    ids=["unknown queue", "not a leaf", "back-off", "limit", "own share", "share", "nodes", "too large"],
 )
 def test_the_first_sentence_names_the_constraint(jobs: list[Job], queues: list, want: str) -> None:
-    assert cycle(nodes(1), jobs, queues).explanations[JobId("j")].sentences()[0] == want
+    assert cycle(nodes(1), jobs, queues).explanations[JobId("j")].words()[0] == want
 
 
 def test_missing_amounts_are_named_as_people_write_them() -> None:
     machines = [node("n0", gpus=1, cpus=2, memory=100, extended={"rdma": 1})]
     big = job("j", role(1, gpus=2, cpus=3, memory=150, extended={"rdma": 2}))
-    sentences = cycle(machines, [big]).explanations[JobId("j")].sentences()
+    sentences = cycle(machines, [big]).explanations[JobId("j")].words()
     assert "Missing: 1 CPU, 1 GPU, 50 MiB memory, 1 rdma." in sentences
 
 
 def test_settings_choose_plugins_by_name() -> None:
-    policies = policies_from(
+    policies = chosen_policies(
         {
             "job_order": "shortest-first",
             "pack": "fragmentation",
@@ -197,7 +210,7 @@ def test_settings_choose_plugins_by_name() -> None:
 )
 def test_a_wrong_setting_is_refused_by_name(settings: dict[str, object], want: str) -> None:
     with pytest.raises(InvalidInputError, match=want):
-        policies_from(settings)
+        chosen_policies(settings)
 
 
 class LargestFirst:
@@ -232,21 +245,21 @@ class Alphabetical:
 
 def test_every_rule_can_be_replaced_by_a_class_of_ones_own() -> None:
     here = "tests.scheduling.test_cycles"
-    policies = policies_from({"job_order": f"{here}:LargestFirst"})
+    policies = chosen_policies({"job_order": f"{here}:LargestFirst"})
     assert [str(each.job_id) for each in cycle(nodes(2), [job("a"), job("b", role(3))], policies=policies).starts] == [
         "b",
         "a",
     ]
-    policies = policies_from({"queue_order": f"{here}:AlphabetBackwards"})
+    policies = chosen_policies({"queue_order": f"{here}:AlphabetBackwards"})
     lines = cycle(nodes(2), [job("a", queue="x"), job("b", queue="y")], [queue("x"), queue("y")], policies)
     assert [str(each.job_id) for each in lines.starts] == ["b", "a"]
-    policies = policies_from({"filters": [f"{here}:NotTheFirst"], "pack": f"{here}:LastNode"})
+    policies = chosen_policies({"filters": [f"{here}:NotTheFirst"], "pack": f"{here}:LastNode"})
     decision = cycle(nodes(3), [job("a"), job("b", role(24))], policies=policies)
     assert where(decision.starts[0].placement) == {"n2": 1}
     assert decision.explanations[JobId("b")].excluded[0] == Excluded("it is the first", 1)
-    policies = policies_from({"spread": f"{here}:LastNode"})
+    policies = chosen_policies({"spread": f"{here}:LastNode"})
     assert where(cycle(nodes(3), [job("a", prefer=Prefer.SPREAD)], policies=policies).starts[0].placement) == {"n2": 1}
-    policies = policies_from({"victim_cost": f"{here}:Alphabetical"})
+    policies = chosen_policies({"victim_cost": f"{here}:Alphabetical"})
     held = [running(job(name, role(8), priority=1), {spot: 8}) for name, spot in (("y", "n0"), ("x", "n1"))]
     assert [str(each.job_id) for each in cycle(nodes(2), [*held, job("a")], policies=policies).evictions] == ["x"]
 
@@ -262,10 +275,16 @@ def test_fragmentation_keeps_whole_gpus_whole() -> None:
 
 def test_attained_service_counts_gpus_and_time() -> None:
     order = LeastAttained(threshold_gpu_seconds=8 * 3600.0)
-    gang = running(job("x", role(8)), {"n0": 8}, since=3500)
-    assert order.rank(gang, NOW) == 0.0
-    assert order.rank(gang, Timestamp(NOW + 200)) == 1.0
-    assert LeastAttained(older_first=True).rank(gang, NOW) == gang.created_at
+    gang = running(job("x", role(8, cpus=0)), {"n0": 8}, since=3500, checkpoint=3500)
+    fresh = order.rank(job("y"), NOW)
+    assert order.rank(gang, Timestamp(NOW + 99)) == fresh
+    assert order.rank(gang, Timestamp(NOW + 100)) > fresh
+    assert order.changes_at(gang, NOW) == NOW + 100
+    # What is saved counts double.
+    assert order.rank(replace(gang, checkpoint_at=Timestamp(NOW - 3500 + 200)), NOW) > fresh
+    assert order.rank(replace(gang, checkpoint_at=Timestamp(NOW - 3500 + 99)), NOW) == fresh
+    assert order.rank(job("z", priority=51), NOW) < fresh
+    assert Tiresias().rank(gang, NOW) == gang.created_at
 
 
 def test_shared_gpus_are_given_back_to_the_slot_they_came_from() -> None:
@@ -292,3 +311,14 @@ def test_a_node_that_lost_its_gpus_under_its_replicas_does_not_break_the_cycle()
 def test_foreign_use_beyond_capacity_leaves_nothing() -> None:
     full = node("n0", gpus=1, foreign=Resources(cpu_millis=10**6, gpu_millis=5000))
     assert cycle([full], [job("j")]).explanations[JobId("j")].constraint is Constraint.TOO_LARGE
+
+
+def test_the_scheduler_leaves_it_to_others_to_import_plugins() -> None:
+    asked: list[str] = []
+
+    def find(name: str) -> type[ShortestFirst]:
+        asked.append(name)
+        return ShortestFirst
+
+    policies = policies_from({"job_order": "no.such.module:Order"}, find)
+    assert (asked, type(policies.job_order)) == (["no.such.module:Order"], ShortestFirst)

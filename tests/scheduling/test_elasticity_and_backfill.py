@@ -1,11 +1,13 @@
 """Scenarios as a specification: moving gangs, elastic roles, reservation and backfill."""
 
+from dataclasses import replace
+
 import pytest
 
 from gangline.model import Phase, ReplicaState
 from gangline.scheduling import Constraint, Policies
 from gangline.scheduling.plugins.orders import ShortestFirst
-from tests.scheduling.builders import Scenario, job, node, nodes, queue, role, running
+from tests.scheduling.builders import AT_ONCE, Scenario, job, node, nodes, queue, role, running
 
 RESOURCES = Constraint.RESOURCES
 MAKING_ROOM = Constraint.MAKING_ROOM
@@ -61,7 +63,8 @@ DEFRAGMENTATION = [
 ]
 
 ELASTIC = [
-    Scenario("starts with what it wants", nodes(1), [job("e", role(4, minimum=1, maximum=8))], starts={"e": 4}),
+    Scenario("starts with what it wants", nodes(1), [job("e", role(4, minimum=1))], starts={"e": 4}),
+    Scenario("and with no more at first", nodes(1), [job("e", role(4, minimum=1, maximum=6))], starts={"e": 4}),
     Scenario("starts with its minimum", nodes(1, gpus=2), [job("e", role(4, minimum=2))], starts={"e": 2}),
     Scenario("starts with as many as fit", nodes(1, gpus=3), [job("e", role(4, minimum=2))], starts={"e": 3}),
     Scenario(
@@ -86,9 +89,9 @@ ELASTIC = [
         grows={"e": {"n1": 2}},
     ),
     Scenario(
-        "a gang does not grow past what it wants",
+        "a gang does not grow past what it can use",
         nodes(1),
-        [running(job("e", role(2, minimum=1, maximum=8)), {"n0": 2})],
+        [running(job("e", role(2, minimum=1, maximum=4)), {"n0": 4})],
     ),
     Scenario(
         "a gang grows to what its user asks",
@@ -243,6 +246,7 @@ BACKFILL = [
             job("first", role(8), within="node", age=9),
             job("long", role(4)),
         ],
+        policies=replace(AT_ONCE, defragmentation=False),
         starts={"long": {"n1": 4}},
         waits={"first": Constraint.TOPOLOGY},
     ),
@@ -270,6 +274,51 @@ BACKFILL = [
             job("short", role(4), expected_seconds=60),
         ],
         waits={"first": RESOURCES, "short": BEHIND},
+    ),
+    Scenario(
+        "except on nodes that are not part of its place",
+        nodes(2),
+        [
+            running(job("x", role(4), expected_seconds=7200), {"n0": 4}),
+            running(job("y", role(4), expected_seconds=9000), {"n1": 4}),
+            job("first", role(8), within="node", age=30_000),
+            job("j", role(4)),
+        ],
+        policies=replace(AT_ONCE, defragmentation=False),
+        starts={"j": {"n1": 4}},
+        waits={"first": Constraint.TOPOLOGY},
+    ),
+    Scenario(
+        "nor there if gangs start strictly in order",
+        nodes(2),
+        [
+            running(job("x", role(4), expected_seconds=7200), {"n0": 4}),
+            running(job("y", role(4), expected_seconds=9000), {"n1": 4}),
+            job("first", role(8), within="node", age=9),
+            job("j", role(4)),
+        ],
+        policies=Policies(defragmentation=False, in_order=True),
+        waits={"first": Constraint.TOPOLOGY, "j": BEHIND},
+    ),
+    Scenario(
+        "within the first two hours everybody passes",
+        nodes(1),
+        [running(job("x", role(4)), {"n0": 4}), job("first", role(8), age=7199), job("j", role(4))],
+        policies=Policies(),
+        starts={"j": 4},
+        waits={"first": RESOURCES},
+    ),
+    Scenario(
+        "after that nobody does, even if another has become the first in line",
+        nodes(1),
+        [
+            running(job("x", role(4), preemptible=False), {"n0": 4}),
+            job("first", role(7), age=9, priority=60),
+            job("old", role(8), age=7200),
+            job("j", role(4)),
+        ],
+        policies=Policies(),
+        waits={"first": RESOURCES, "old": RESOURCES, "j": BEHIND},
     ),
     Scenario(
         "except where the first in line cannot go anyway",

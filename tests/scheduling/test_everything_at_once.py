@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from gangline.model import Evenness, Job, JobId, Node, NodeRule, Phase, Prefer, Queue, Toleration
-from gangline.scheduling.holdings import HOLDING_STATES
+from gangline.model import Job, JobId, Node, NodeRule, Phase, Prefer, Queue, Toleration, TopologySpread
+from gangline.scheduling.gangs.holdings import HOLDING_STATES
 from tests.scheduling.builders import NOW, job, node, queue, role, taint
 from tests.scheduling.test_over_time import Course
 
@@ -61,7 +61,7 @@ def some_job(random: Random, name: str, now: float) -> Job:
                 gpus=random.choice([0, 0.3, 0.5, 0.7, 1, 1, 1.5, 2]),
                 cpus=random.choice([0, 1, 2, 3]),
                 minimum=random.choice([None, None, random.randint(1, replicas)]),
-                placement=NodeRule(even=(Evenness(level="rack"),) if random.random() < 0.1 else ()),
+                placement=NodeRule(topology_spread=(TopologySpread(level="rack"),) if random.random() < 0.1 else ()),
             )
         )
     return job(
@@ -144,7 +144,7 @@ def check_limits(course: Course) -> None:
                     used[each_queue].update(cpu_millis=asked.cpu_millis, gpu_millis=asked.gpu_millis)  # type: ignore[index]
                     used[each_queue][f"gpu_millis.{one.gpu_type}"] += asked.gpu_millis  # type: ignore[index]
     for one in course.queues:
-        limits = {} if one.limit is None else one.limit.amounts()
+        limits = {} if one.limit is None else one.limit.amounts
         assert all(used[one.name][name] <= amount for name, amount in limits.items())
 
 
@@ -165,7 +165,7 @@ def test_nothing_is_ever_passed_and_a_cluster_left_alone_comes_to_rest(seed: int
         decision = course.step()
         if number >= ARRIVALS:
             stopped += [(eviction.job_id, eviction.beneficiary) for eviction in decision.evictions]
-        assert all(all(why.sentences()) for why in decision.explanations.values())
+        assert all(all(why.words()) for why in decision.explanations.values())
         for check in (check_nodes, check_rules, check_limits):
             check(course)
     assert not any((beneficiary, victim) in stopped for victim, beneficiary in stopped), "A for B, then B for A"

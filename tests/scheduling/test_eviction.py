@@ -4,7 +4,6 @@ import pytest
 
 from gangline.model import Phase
 from gangline.scheduling import Constraint, Policies
-from gangline.scheduling.plugins.orders import LeastAttained
 from tests.scheduling.builders import Scenario, fill, job, node, nodes, queue, role, running
 
 RESOURCES = Constraint.RESOURCES
@@ -207,10 +206,15 @@ PREEMPTION = [
     Scenario(
         "who has had little may stop who has had much",
         nodes(1),
-        [running(job("x", role(8)), {"n0": 8}, since=9000), job("j", role(8))],
-        policies=Policies(job_order=LeastAttained()),
+        [running(job("x", role(8)), {"n0": 8}, since=15_000, checkpoint=15_000), job("j", role(8))],
         waits={"j": MAKING_ROOM},
         evicts={"x": "j"},
+    ),
+    Scenario(
+        "but not who would lose all of it",
+        nodes(1),
+        [running(job("x", role(8)), {"n0": 8}, since=900_000), job("j", role(8))],
+        waits={"j": RESOURCES},
     ),
     Scenario(
         "a gang whose nodes are gone has nothing to give",
@@ -396,6 +400,19 @@ CEILINGS = [
         evicts={"x": "j"},
     ),
     Scenario(
+        "but not twice: what those give back whom it replaces is not used up by it",
+        [node("n0", gpus=4), node("n1", gpus=4, kind="h200")],
+        [
+            running(job("x", role(4), priority=10), {"n0": 4}),
+            job("j", role(4), priority=90, kinds=["a100"]),
+            job("other", role(4), priority=10, kinds=["h200"]),
+        ],
+        [queue("default", limit={"gpus": 8})],
+        starts={"other": 4},
+        waits={"j": MAKING_ROOM},
+        evicts={"x": "j"},
+    ),
+    Scenario(
         "the place is kept while those who were stopped for it are on their way out",
         nodes(1),
         [
@@ -413,6 +430,31 @@ CEILINGS = [
         A100_LIMITED,
         waits={"j": MAKING_ROOM},
         evicts={"x": "j"},
+    ),
+    Scenario(
+        "at the limit of a GPU type, nobody is stopped for whom it would still be passed",
+        nodes(2, gpus=2),
+        [
+            running(job("x", role(2), queue="a", priority=10), {"n0": 2}),
+            running(job("z", role(2), queue="b"), {"n1": 2}),
+            job("j", role(2), queue="a", priority=90),
+            job("k", role(2), queue="a", priority=80),
+        ],
+        [queue("a", guarantee={"gpus": 4}, limit={"extended": {"gpu_millis.a100": 2000}}), queue("b")],
+        waits={"j": MAKING_ROOM, "k": RESOURCES},
+        evicts={"x": "j"},
+    ),
+    Scenario(
+        "at a limit, who is stopped for the nodes counts for the limit, too",
+        [node("n0", gpus=2), node("n1", gpus=2, kind="h200")],
+        [
+            running(job("x", role(2), priority=10), {"n0": 2}, since=100),
+            running(job("y", role(2), priority=10), {"n1": 2}),
+            job("j", role(2), kinds=["h200"]),
+        ],
+        [queue("default", limit={"gpus": 4})],
+        waits={"j": MAKING_ROOM},
+        evicts={"y": "j"},
     ),
     Scenario(
         "surplus passes no limit of a GPU type",

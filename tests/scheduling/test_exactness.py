@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gangline.model import Job, JobId, Node
 from gangline.scheduling import Policies
-from gangline.scheduling.devices import CLOSED, arrange
+from gangline.scheduling.nodes.devices import CLOSED, arrange
 from tests.scheduling.builders import cycle, job, node, nodes, role, running
 
 PARTS = (0.3, 0.4, 0.5, 0.6, 0.7)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangline.model import Evenness, Job, Node, NodeName, NodeRule, Queue, Toleration
+from gangline.model import Job, Node, NodeName, NodeRule, Queue, Toleration, TopologySpread
 from gangline.scheduling import Constraint, Explanation, Policies
 from tests.scheduling.builders import cycle, job, node, queue, role, running, taint
 
-ALONE = Policies(preemption=False, reclaim=False, defragmentation=False)
+ALONE = Policies(reserve_after_seconds=0.0, preemption=False, reclaim=False, defragmentation=False)
 """Nobody makes room, so that whatever is said is about the gang itself."""
 ANY = Toleration(operator="Exists")
 
@@ -45,7 +45,9 @@ def gangs(draw: st.DrawFn, name: str) -> Job:
             gpus=draw(st.sampled_from([0, 0.4, 0.6, 1, 1.5, 2])),
             cpus=draw(st.sampled_from([0, 1, 2, 3])),
             minimum=draw(st.one_of(st.none(), st.integers(1, replicas))),
-            placement=draw(st.sampled_from([NodeRule()] * 3 + [NodeRule(even=(Evenness(level="rack"),))])),
+            placement=draw(
+                st.sampled_from([NodeRule()] * 3 + [NodeRule(topology_spread=(TopologySpread(level="rack"),))])
+            ),
         )
         for number in range(draw(st.sampled_from([1, 1, 1, 2])))
     ]

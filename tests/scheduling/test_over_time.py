@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from gangline.lifecycle import Event, advance
 from gangline.lifecycle.events import GangEvicted, GangGrown, GangPlaced, GangShrunk, GangStopped
 from gangline.model import Job, JobId, Node, Queue, Timestamp
-from gangline.scheduling import Decision, Memory, Policies
-from gangline.scheduling.holdings import DEMANDS_KEPT
-from tests.scheduling.builders import NOW, cycle, job, nodes, queue, role
+from gangline.scheduling import CycleMemory, Decision, Policies
+from gangline.scheduling.gangs.holdings import DEMANDS_KEPT
+from tests.scheduling.builders import AT_ONCE, NOW, cycle, job, nodes, queue, role
 from tests.scheduling.test_properties import gangs, machines
 
 STEP_SECONDS = 100.0
@@ -24,8 +24,8 @@ class Course:
         self.nodes = nodes
         self.queues = queues
         self.jobs = {each.id: each for each in jobs}
-        self.policies = policies or Policies()
-        self.memory: Memory | None = None
+        self.policies = policies or AT_ONCE
+        self.memory: CycleMemory | None = None
         self.now = float(NOW)
 
     def step(self, seconds: float = STEP_SECONDS) -> Decision:
@@ -82,7 +82,7 @@ def test_evictions_never_go_round_in_circles(nodes: list[Node], data: st.DataObj
 
 
 def test_a_large_gang_starts_within_the_stated_bound_whatever_keeps_arriving() -> None:
-    """Small gangs that promise to be gone at once, and are not, could pass it for ever: there is room for one again
+    """Small gangs that promise to be gone at once, and are not, could pass it forever: there is room for one again
     and again."""
     longest = 700.0
     waits = {}

@@ -152,7 +152,7 @@ def test_a_gang_starts_whole_or_not_at_all_and_everybody_else_is_told_why(
     assert started | set(decision.explanations) == {each.id for each in jobs if each.placeable}
     assert not started & set(decision.explanations)
     for why in decision.explanations.values():
-        assert all(why.sentences())
+        assert all(why.words())
 
 
 @settings(max_examples=150, deadline=None)
@@ -207,7 +207,8 @@ def test_remembered_records_change_nothing(world: tuple[list[Node], list[Job], t
     nodes, jobs, queues = world
     first = cycle(nodes, jobs[: len(jobs) // 2], queues)
     fresh = cycle(nodes, jobs, queues)
-    reused = cycle(nodes, jobs, queues, memory=replace(first.memory, nominations=()))
+    records = replace(first.memory, nominations=(), reservation=None, unreached=frozenset(), seen={})
+    reused = cycle(nodes, jobs, queues, memory=records)
     assert (fresh.starts, fresh.evictions, fresh.explanations) == (reused.starts, reused.evictions, reused.explanations)
 
 
@@ -286,8 +287,30 @@ def test_no_guarantee_is_violated_by_an_eviction_for_another_queue(
 
 @settings(max_examples=60, deadline=None)
 @given(machines(), gangs("first"))
-def test_a_gang_that_has_waited_too_long_is_passed_by_nobody(nodes: list[Node], first: Job) -> None:
-    policies = Policies(patience_seconds=1000.0)
+def test_in_order_a_gang_that_has_waited_too_long_is_passed_by_nobody(nodes: list[Node], first: Job) -> None:
+    decision = passed(nodes, first, Policies(patience_seconds=1000.0, reserve_after_seconds=0.0, in_order=True))
+    if "first" in decision.explanations and decision.explanations["first"].constraint is Constraint.RESOURCES:
+        allowed = {
+            one.name
+            for one in nodes
+            if one.ready and all(one.labels.get(k) == v for k, v in first.spec.placement.node_selector.items())
+        }
+        for start in decision.starts:
+            assert not set(start.placement.values()) & allowed
+
+
+@settings(max_examples=60, deadline=None)
+@given(machines(), gangs("first"))
+def test_nobody_takes_the_place_of_a_gang_that_has_waited_too_long(nodes: list[Node], first: Job) -> None:
+    decision = passed(nodes, first, Policies(patience_seconds=1000.0, reserve_after_seconds=0.0))
+    reserved = decision.memory.reservation
+    if reserved is not None and reserved.job_id == "first":
+        for start in decision.starts:
+            assert not set(start.placement.values()) & set(reserved.nodes)
+
+
+def passed(nodes: list[Node], first: Job, policies: Policies) -> Decision:
+    """What is decided when a short job could pass one that has long waited for somebody who cannot be stopped."""
     old = replace(first, history=tuple(replace(entry, at=Timestamp(NOW - 2000)) for entry in first.history))
     blocker = [
         running(
@@ -297,15 +320,7 @@ def test_a_gang_that_has_waited_too_long_is_passed_by_nobody(nodes: list[Node], 
         for one in nodes[:1]
     ]
     passer = job("passer", role(1, gpus=0), age=0, expected_seconds=1.0, priority=1)
-    decision = cycle(nodes, [*blocker, old, passer], policies=policies)
-    if "first" in decision.explanations and decision.explanations["first"].constraint is Constraint.RESOURCES:
-        allowed = {
-            one.name
-            for one in nodes
-            if one.ready and all(one.labels.get(k) == v for k, v in first.spec.placement.node_selector.items())
-        }
-        for start in decision.starts:
-            assert not set(start.placement.values()) & allowed
+    return cycle(nodes, [*blocker, old, passer], policies=policies)
 
 
 COLOURS = ({}, {"colour": "red"}, {"colour": "blue"})

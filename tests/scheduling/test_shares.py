@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from gangline.model import JobId
-from gangline.scheduling import Constraint
+from gangline.scheduling import Constraint, Policies
 from tests.scheduling.builders import NOW, Scenario, cycle, fill, job, nodes, queue, role, running
 from tests.scheduling.test_over_time import Course
 
@@ -22,6 +22,39 @@ RECOVERED = [
         OWNER,
         waits={"j": MAKING_ROOM},
         evicts={"x": "j"},
+    ),
+    Scenario(
+        "though a smaller gang, with which its queue keeps its share, is not enough",
+        nodes(1, gpus=6),
+        [
+            running(job("kept", role(1), queue="owner", preemptible=False), {"n0": 1}),
+            running(job("small", role(1), queue="guest"), {"n0": 1}),
+            running(job("large", role(4), queue="guest", priority=10), {"n0": 4}),
+            job("j", role(1, gpus=2), queue="owner"),
+        ],
+        [queue("guest", weight=4), queue("owner", guarantee={"gpus": 3})],
+        waits={"j": MAKING_ROOM},
+        evicts={"large": "j"},
+    ),
+    Scenario(
+        "what is idle goes to the queue of the highest priority first, whatever the weights",
+        nodes(1),
+        [*(job(f"a{i}", queue="a", age=99) for i in range(8)), *(job(f"b{i}", queue="b") for i in range(6))],
+        [queue("a", weight=9, guarantee={"gpus": 1}), queue("b", priority=1)],
+        starts={"a0": 1, "a1": 1} | {f"b{i}": 1 for i in range(6)},
+        waits={f"a{i}": RESOURCES for i in range(2, 8)},
+    ),
+    Scenario(
+        "and is taken back for it, but no guarantee is",
+        nodes(1, gpus=2),
+        [
+            *fill("x", 2, "n0", queue="a"),
+            job("b0", queue="b", age=9),
+            job("b1", queue="b"),
+        ],
+        [queue("a", guarantee={"gpus": 1}), queue("b", priority=1)],
+        waits={"b0": MAKING_ROOM, "b1": RESOURCES},
+        evicts={"x0": "b0"},
     ),
     Scenario(
         "one gang at a time: whoever borrows nothing any more keeps the rest",
@@ -56,6 +89,14 @@ RECOVERED = [
         evicts={"x": "j"},
     ),
     Scenario(
+        "a share of exactly two GPUs covers a gang of two, whatever the division leaves behind the point",
+        nodes(1, gpus=5),
+        [*fill("x", 1, "n0", queue="a"), *fill("y", 4, "n0", queue="c"), job("j", role(2), queue="b")],
+        [queue("a"), queue("b"), queue("c")],
+        waits={"j": MAKING_ROOM},
+        evicts={"y0": "j", "y1": "j"},
+    ),
+    Scenario(
         "a guarantee does not give way to a mere share",
         nodes(1),
         [running(job("x", role(8), queue="guest"), {"n0": 8}), job("j", role(1), queue="owner")],
@@ -63,6 +104,170 @@ RECOVERED = [
         waits={"j": RESOURCES},
     ),
 ]
+
+IN_TURN = [
+    Scenario(
+        "what a stopped gang leaves beyond its beneficiary goes to whoever was passed over, not to the next in line",
+        nodes(1, gpus=4),
+        [
+            running(job("x", role(4), queue="a"), {"n0": 4}),
+            job("first", queue="b"),
+            job("urgent", role(3), queue="a", priority=90),
+            job("next", queue="a"),
+        ],
+        [queue("a", guarantee={"gpus": 2}), queue("b")],
+        waits={"first": MAKING_ROOM, "urgent": MAKING_ROOM, "next": RESOURCES},
+        evicts={"x": "urgent"},
+    ),
+    Scenario(
+        "also when a place in the future was reserved for it",
+        nodes(1, gpus=4),
+        [
+            running(job("x", role(4), queue="a", expected_seconds=9000.0), {"n0": 4}),
+            job("first", queue="b", age=9000.0),
+            job("urgent", role(3), queue="a", priority=90),
+            job("next", queue="a"),
+        ],
+        [queue("a", guarantee={"gpus": 2}), queue("b")],
+        waits={"first": MAKING_ROOM, "urgent": MAKING_ROOM, "next": RESOURCES},
+        evicts={"x": "urgent"},
+    ),
+    Scenario(
+        "a gang that its share covers takes from who has too much, not from its own queue, which would take it back",
+        nodes(1, gpus=3),
+        [
+            *fill("fixed", 1, "n0", queue="guest", priority=90, preemptible=False),
+            *fill("x", 1, "n0", queue="guest", priority=90),
+            *fill("own", 1, "n0", queue="owner"),
+            job("j", queue="owner", priority=90),
+        ],
+        [queue("guest"), queue("owner", guarantee={"gpus": 2})],
+        waits={"j": MAKING_ROOM},
+        evicts={"x0": "j"},
+    ),
+    Scenario(
+        "and from its own queue what others do not have too much of",
+        nodes(1, gpus=3),
+        [
+            *fill("fixed", 2, "n0", queue="guest", preemptible=False),
+            *fill("own", 1, "n0", queue="owner"),
+            job("j", queue="owner", priority=90),
+        ],
+        [queue("guest"), queue("owner", guarantee={"gpus": 2})],
+        waits={"j": MAKING_ROOM},
+        evicts={"own0": "j"},
+    ),
+    Scenario(
+        "a gang that its share covers once others have made way comes before gangs beyond theirs",
+        nodes(1, gpus=2),
+        [
+            running(job("x", role(2), queue="b", priority=10), {"n0": 2}),
+            job("urgent", queue="b", priority=90),
+            job("guest", queue="c", age=99),
+            job("j", queue="a"),
+        ],
+        [
+            queue("p", guarantee={"gpus": 2}),
+            queue("a", parent="p", guarantee={"gpus": 1}),
+            queue("b", parent="p", guarantee={"gpus": 1}),
+            queue("c", weight=4),
+        ],
+        waits={"urgent": MAKING_ROOM, "j": MAKING_ROOM, "guest": RESOURCES},
+        evicts={"x": "urgent"},
+    ),
+    Scenario(
+        "a lesser gang within the share does not take what a more important one of its queue gets from what is idle",
+        nodes(1, gpus=4),
+        [
+            running(job("x", role(4), queue="a", priority=10), {"n0": 4}),
+            job("small", queue="b"),
+            job("large", role(3), queue="b", priority=90),
+            job("urgent", queue="a"),
+        ],
+        [queue("a", guarantee={"gpus": 1}), queue("b")],
+        waits={"urgent": MAKING_ROOM, "large": MAKING_ROOM, "small": RESOURCES},
+        evicts={"x": "urgent"},
+    ),
+    Scenario(
+        "but gets its place if the more important one does not",
+        nodes(1, gpus=4),
+        [
+            running(job("x", role(3), queue="a"), {"n0": 3}),
+            job("small", queue="b"),
+            job("large", role(3), queue="b", priority=90),
+        ],
+        [queue("a", guarantee={"gpus": 3}), queue("b")],
+        starts={"small": {"n0": 1}},
+        waits={"large": RESOURCES},
+    ),
+    Scenario(
+        "a gang that makes way within its queue's share is not moved as well, as if it left twice",
+        [*nodes(1, gpus=4), *nodes(1, gpus=1, prefix="m")],
+        [
+            *fill("x", 1, "n0", queue="a", priority=10),
+            job("three", role(3), queue="b", priority=90),
+            job("four", role(4), queue="b"),
+            job("j", role(gpus=2), queue="a", priority=90),
+        ],
+        [queue("a", weight=2), queue("b", weight=2, guarantee={"gpus": 1}), queue("c", weight=2)],
+        Policies(reserve_after_seconds=3600.0, defragmentation=True),
+        starts={"three": {"n0": 3}},
+        waits={"four": RESOURCES, "j": RESOURCES},
+    ),
+    Scenario(
+        "a more important gang may have the place of the first in line out of what its queue gives up and what is free",
+        [*nodes(1, gpus=3), *nodes(1, gpus=2, prefix="m")],
+        [
+            running(job("c0", queue="c"), {"n0": 1}),
+            running(job("b0", queue="b"), {"n0": 1}),
+            running(job("b1", role(2), queue="b"), {"m0": 2}, since=7200),
+            job("first", role(2, gpus=2), queue="c", age=99.0, priority=10),
+            job("urgent", role(2, gpus=2), queue="b", priority=90),
+        ],
+        [queue("b"), queue("c", weight=4, guarantee={"gpus": 1})],
+        waits={"first": RESOURCES, "urgent": MAKING_ROOM},
+        evicts={"b0": "urgent", "b1": "urgent"},
+    ),
+]
+
+
+TAKEN_BACK = [
+    Scenario(
+        "a gang beyond its share has nobody stopped for a place that somebody within its share would take back",
+        [*nodes(1, gpus=4), *nodes(1, gpus=1, prefix="m")],
+        [
+            running(job("x", role(3), queue="c"), {"n0": 3}),
+            running(job("guest", queue="a"), {"n0": 1}),
+            job("first", role(gpus=2), queue="b", age=99.0),
+            job("urgent", role(4), queue="c", priority=90),
+        ],
+        [queue("a"), queue("b", guarantee={"gpus": 3}), queue("c", guarantee={"gpus": 3})],
+        waits={"first": RESOURCES, "urgent": RESOURCES},
+    ),
+    Scenario(
+        "but does where the place is of no use to that one",
+        [*nodes(4, gpus=1), *nodes(1, gpus=2, prefix="m")],
+        [
+            *(running(job(f"x{number}", queue="c"), {f"n{number}": 1}) for number in range(3)),
+            running(job("guest", role(gpus=2), queue="a", preemptible=False), {"m0": 1}),
+            job("first", role(gpus=2), queue="b", age=99.0),
+            job("urgent", role(4), queue="c", priority=90),
+        ],
+        [queue("a"), queue("b", guarantee={"gpus": 3}), queue("c", guarantee={"gpus": 3})],
+        waits={"first": RESOURCES, "urgent": MAKING_ROOM},
+        evicts={"x0": "urgent", "x1": "urgent", "x2": "urgent"},
+    ),
+]
+
+
+@pytest.mark.parametrize("scenario", TAKEN_BACK, ids=lambda scenario: scenario.id)
+def test_nobody_is_stopped_for_a_gang_that_would_be_stopped_again(scenario: Scenario) -> None:
+    scenario.check()
+
+
+@pytest.mark.parametrize("scenario", IN_TURN, ids=lambda scenario: scenario.id)
+def test_nobody_gets_what_is_taken_back_in_the_next_cycle(scenario: Scenario) -> None:
+    scenario.check()
 
 
 @pytest.mark.parametrize("scenario", RECOVERED, ids=lambda scenario: scenario.id)
@@ -123,3 +328,51 @@ def test_nobody_is_stopped_for_a_job_that_waited_when_it_started() -> None:
         ends |= {start.job_id: began + left[start.job_id] for start in decision.starts}
         passed |= {start.job_id: set(decision.explanations) for start in decision.starts}
     assert in_vain == []
+
+
+EXCHANGED = [
+    Scenario(
+        "a small gang does not slip past a more important one of its queue that takes the place of another",
+        nodes(1, gpus=5),
+        [
+            running(job("x", queue="a"), {"n0": 1}),
+            running(job("minor", queue="b", priority=10), {"n0": 1}),
+            job("small", queue="b", priority=10, age=9),
+            job("large", role(4), queue="b"),
+        ],
+        [queue("a", guarantee={"gpus": 1}), queue("b", guarantee={"gpus": 2})],
+        waits={"large": Constraint.MAKING_ROOM, "small": Constraint.RESERVATION},
+        evicts={"minor": "large"},
+    ),
+    Scenario(
+        "what other queues have too much comes on top of what its own gives up for it",
+        nodes(1, gpus=5),
+        [
+            running(job("x", queue="a"), {"n0": 1}),
+            running(job("guest", role(3), queue="b"), {"n0": 3}),
+            running(job("top", queue="a", priority=90), {"n0": 1}),
+            job("small", queue="b"),
+            job("large", role(3), queue="a", priority=90),
+        ],
+        [queue("a", guarantee={"gpus": 3}), queue("b")],
+        waits={"large": Constraint.MAKING_ROOM, "small": Constraint.MAKING_ROOM},
+        evicts={"x": "large", "guest": "large"},
+    ),
+    Scenario(
+        "nobody is stopped for it where there is room beyond its share that nobody else can use",
+        nodes(1, gpus=6),
+        [
+            running(job("minor", queue="b", priority=10), {"n0": 1}),
+            job("huge", role(7), queue="a"),
+            job("large", role(3), queue="b"),
+        ],
+        [queue("a"), queue("b")],
+        starts={"large": 3},
+        waits={"huge": Constraint.TOO_LARGE},
+    ),
+]
+
+
+@pytest.mark.parametrize("scenario", EXCHANGED, ids=lambda scenario: scenario.id)
+def test_an_important_gang_takes_the_place_of_lesser_ones_within_the_share(scenario: Scenario) -> None:
+    scenario.check()

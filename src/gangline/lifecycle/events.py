@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gangline.model import JobId, NodeName, ReplicaId, RoleName, Timestamp
+from gangline.model.speed import BatchRange, SpeedRecord, SpeedSample
+from gangline.model.transfer import DataVersion, TransferProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,9 @@ class HaltRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeRequested(Event):
-    """A user wants a halted job to go on."""
+    """A user wants a halted job to go on; ``step`` is that of the checkpoint to go on from, if not the newest."""
+
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,21 +132,48 @@ class ReplicaDelayed(GangEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaNoticed(GangEvent):
+    """A running replica has stalled or falls behind, as the message says; an empty one says that it no longer does."""
+
+    replica: ReplicaId
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangStalled(GangEvent):
+    """A replica has stalled, and the policy says that this is not only to be told."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossDiverged(GangEvent):
+    """A metric that the policy watches is NaN or infinite, as the message says."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStarted(GangEvent):
-    """A replica's process runs."""
+    """A replica's process runs; ``image`` is what it runs in, by its digest, where that is known."""
 
     replica: ReplicaId
     incarnation: int = 0
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaExited(GangEvent):
-    """A replica's process ended by itself or by a signal; a signal N is exit code 128 + N."""
+    """A replica's process ended by itself or by a signal; a signal N is exit code 128 + N.
+
+    ``result`` is what it left for whoever started its job.
+    """
 
     replica: ReplicaId
     exit_code: int
     incarnation: int = 0
     message: str = ""
+    result: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +192,33 @@ class ReplicaLost(GangEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved(Event):
     """Training code says that it has saved its work: whatever happens now, it goes on from there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedMeasured(Event):
+    """Training code went so fast with the machines it had; what it did not report is None."""
+
+    sample: SpeedSample
+    batches: BatchRange | None = None
+    noise: float | None = None
+    progress: float | None = None
+    restart_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedRecalled(Event):
+    """Earlier runs of the same code were measured: what a new one may expect until it has measured itself."""
+
+    speed: SpeedRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferReported(GangEvent):
+    """A mover said how far it is, and what it has moved: inputs, or results if it is ``storing``."""
+
+    storing: bool = False
+    progress: TransferProgress | None = None
+    moved: tuple[DataVersion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

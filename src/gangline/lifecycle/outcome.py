@@ -50,6 +50,7 @@ def enter(job: Job, phase: Phase, event: Event, *, reason: str, message: str = "
         for step in steps
     )
     finished_at = at if phase in FINAL_PHASES else None
+    changes = {"transfer": None, **changes}
     return replace(job, history=job.history + entries, finished_at=finished_at, **changes)  # type: ignore[arg-type]  # replace checks the names, and the callers are few
 
 
@@ -77,3 +78,10 @@ def _between(now: Phase, then: Phase) -> tuple[Phase, ...]:
     if now in _SMOOTH and then in _SMOOTH:
         return _SMOOTH[_SMOOTH.index(now) + 1 : _SMOOTH.index(then)]
     return ()
+
+
+def where_it_goes_on(job: Job) -> str:
+    """Say where a job that was stopped goes on, as far as anybody knows."""
+    if job.checkpoint_at is not None:
+        return "goes on from its last checkpoint"
+    return "waits for machines" if job.started_at is None else "it has reported no checkpoint and may begin anew"

@@ -9,14 +9,20 @@ from gangline.lifecycle.events import (
     DownloadStarted,
     GangEvent,
     GangFailed,
+    GangStalled,
     GangStopped,
+    LossDiverged,
     OutputsStored,
     ReplicaDelayed,
     ReplicaExited,
     ReplicaLost,
+    ReplicaNoticed,
     ReplicaStarted,
+    SpeedMeasured,
+    SpeedRecalled,
+    TransferReported,
 )
-from gangline.lifecycle.outcome import Outcome, act, end, enter, ignore, settle, succeed
+from gangline.lifecycle.outcome import Outcome, act, end, enter, ignore, settle, succeed, where_it_goes_on
 from gangline.lifecycle.verdict import (
     backoff_seconds,
     has_succeeded,
@@ -24,8 +30,20 @@ from gangline.lifecycle.verdict import (
     may_shrink,
     quick_restarts,
     replica_backoff_seconds,
+    too_late,
 )
-from gangline.model import Job, Phase, ReplicaId, ReplicaState, ReplicaStatus, Restart, Timestamp
+from gangline.model import (
+    Job,
+    NanAction,
+    Phase,
+    ReplicaId,
+    ReplicaState,
+    ReplicaStatus,
+    Restart,
+    StallAction,
+    Timestamp,
+)
+from gangline.model.speed import EARLY, SpeedRecord, with_sample
 
 CHECKPOINT_RESOLUTION_SECONDS = 5.0
 """Checkpoints that follow each other faster are one: nobody's decision depends on less, and each costs a write."""
@@ -33,10 +51,27 @@ CHECKPOINT_RESOLUTION_SECONDS = 5.0
 LOST_EXIT_CODE = 137
 """What a killed process would have returned: nobody knows the real one."""
 
+_TIMED_OUT = 124
+"""What ``timeout`` returns: the job did not end by itself."""
+
 
 def download(job: Job, event: DownloadStarted) -> Outcome:
     """The inputs are on their way."""
     return Outcome(enter(job, Phase.DOWNLOADING, event, reason="DownloadStarted"))
+
+
+def transfer_reported(job: Job, event: TransferReported) -> Outcome:
+    """Show how far it is while that is what the job does; what was moved stays on record."""
+    shown = Phase.STORING if event.storing else Phase.DOWNLOADING
+    known = job.outputs if event.storing else job.inputs
+    moved = event.moved if len(event.moved) >= len(known) else known
+    after = replace(
+        job,
+        transfer=event.progress if job.phase is shown else job.transfer,
+        inputs=job.inputs if event.storing else moved,
+        outputs=moved if event.storing else job.outputs,
+    )
+    return ignore(job, event) if after == job else Outcome(after)
 
 
 def replica_started(job: Job, event: ReplicaStarted) -> Outcome:
@@ -45,6 +80,8 @@ def replica_started(job: Job, event: ReplicaStarted) -> Outcome:
     if status is None or status.state is not ReplicaState.PENDING:
         return ignore(job, event)
     running = replace(status, state=ReplicaState.RUNNING, started_at=event.at, message="")
+    if event.image and event.replica == ReplicaId(job.spec.lead_role, 0):
+        job = replace(job, image=event.image)
     return Outcome(_ready(_with(job, running), event))
 
 
@@ -56,12 +93,62 @@ def replica_delayed(job: Job, event: ReplicaDelayed) -> Outcome:
     return Outcome(_with(job, replace(status, message=event.message)))
 
 
+def replica_noticed(job: Job, event: ReplicaNoticed) -> Outcome:
+    """It runs on; people can read what is the matter with it."""
+    status = job.replica(event.replica)
+    if status is None or status.state is not ReplicaState.RUNNING or status.message == event.message:
+        return ignore(job, event)
+    return Outcome(_with(job, replace(status, message=event.message)))
+
+
+def gang_stalled(job: Job, event: GangStalled) -> Outcome:
+    """Start all again from the checkpoint, or give up, as the policy says."""
+    rule = job.spec.policy.stalled
+    if rule is None or rule.action is StallAction.TELL:
+        return ignore(job, event)
+    if rule.action is StallAction.FAIL:
+        return end(job, Phase.FAILED, event, reason="Stalled", message=event.message, exit_code=_TIMED_OUT)
+    return _retry_or_fail(job, event, reason="Stalled", message=event.message, exit_code=_TIMED_OUT)
+
+
+def loss_diverged(job: Job, event: LossDiverged) -> Outcome:
+    """Give up, or stop and keep the checkpoints, as the policy says. Another try would diverge again."""
+    rule = job.spec.policy.nan
+    if rule is None:
+        return ignore(job, event)
+    if rule.action is NanAction.HALT:
+        return act(enter(job, Phase.HALTING, event, reason="LossDiverged", message=event.message))
+    return end(job, Phase.FAILED, event, reason="LossDiverged", message=event.message, exit_code=1)
+
+
 def checkpointed(job: Job, event: CheckpointSaved) -> Outcome:
     """Work up to here is safe. Engines repeat old news, so only a later moment counts."""
     known = job.checkpoint_at
     if known is not None and event.at < known + CHECKPOINT_RESOLUTION_SECONDS:
         return ignore(job, event)
     return Outcome(replace(job, checkpoint_at=event.at))
+
+
+def speed_measured(job: Job, event: SpeedMeasured) -> Outcome:
+    """Keep what was measured; what the program did not say stays as it was known."""
+    before = job.speed or SpeedRecord()
+    known = with_sample(before, event.sample)
+    begins = event.progress is not None and event.progress <= EARLY
+    speed = replace(
+        known,
+        batches=event.batches or known.batches,
+        noise=known.noise if event.noise is None else event.noise,
+        first_noise=event.noise if event.noise is not None and begins else known.first_noise or event.noise,
+        progress=known.progress if event.progress is None else event.progress,
+        restart_seconds=known.restart_seconds if event.restart_seconds is None else event.restart_seconds,
+        measured_at=event.at if event.sample.sound else known.measured_at,
+    )
+    return ignore(job, event) if speed == before else Outcome(replace(job, speed=speed))
+
+
+def speed_recalled(job: Job, event: SpeedRecalled) -> Outcome:
+    """Begin with what earlier runs have shown; what a job has measured itself is not replaced."""
+    return ignore(job, event) if job.speed is not None else Outcome(replace(job, speed=event.speed))
 
 
 def replica_exited(job: Job, event: ReplicaExited) -> Outcome:
@@ -144,7 +231,7 @@ def halted(job: Job, event: GangStopped) -> Outcome:
     """The gang is gone: rest, or queue again if it was only preempted."""
     phase, reason, message = Phase.HALTED, "Halted", job.message
     if job.requeue:
-        phase, reason, message = Phase.RESUMED, "Requeued", "goes on from its last checkpoint"
+        phase, reason, message = Phase.RESUMED, "Requeued", where_it_goes_on(job)
     return Outcome(enter(job, phase, event, reason=reason, message=message, holding=False, requeue=False))
 
 
@@ -200,11 +287,14 @@ def _retry_or_fail(job: Job, event: GangEvent, *, reason: str, message: str, exi
     failures = job.failures + 1
     counted = replace(job, failures=failures)
     budget = job.spec.policy.max_attempts
-    if failures < budget:
+    late = too_late(job, event.at + backoff_seconds(job.spec.policy, failures))
+    if failures < budget and not late:
         return _restart(
             counted, event, reason=reason, message=f"{message} (try {failures} of {budget})", tries=failures
         )
-    if budget > 1:
+    if failures < budget:
+        message = f"failed {failures} times, policy.retry_for is {job.spec.policy.retry_for_seconds:g} s: {message}"
+    elif budget > 1:
         message = f"failed {failures} times, policy.max_attempts is {budget}: {message}"
     return end(counted, Phase.FAILED, event, reason=reason, message=message, exit_code=exit_code)
 
@@ -231,6 +321,7 @@ def _exit_noted(status: ReplicaStatus, event: ReplicaExited) -> ReplicaStatus:
         started_at=started_at,
         finished_at=event.at,
         message=event.message,
+        result=event.result,
     )
 
 

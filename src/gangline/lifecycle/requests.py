@@ -10,8 +10,8 @@ from gangline.lifecycle.events import (
     ResumeRequested,
     ScaleRequested,
 )
-from gangline.lifecycle.outcome import Outcome, act, end, enter
-from gangline.model import Job, Phase, Timestamp
+from gangline.lifecycle.outcome import Outcome, act, end, enter, where_it_goes_on
+from gangline.model import Job, Phase, ResumePoint, Timestamp
 
 _HALTED_BY_USER = {"reason": "HaltRequested", "message": "halted by its user; its checkpoint is kept"}
 
@@ -36,13 +36,25 @@ def resume(job: Job, event: ResumeRequested) -> Outcome:
     """Queue again. The time at rest does not count against the deadline."""
     rested = event.at - job.history[-1].at
     deadline_at = None if job.deadline_at is None else Timestamp(job.deadline_at + max(0.0, rested))
-    moved = enter(job, Phase.RESUMED, event, reason="ResumeRequested", message="goes on from its last checkpoint")
-    return Outcome(replace(moved, deadline_at=deadline_at))
+    message = where_it_goes_on(job) if event.step is None else f"goes on from step {event.step}"
+    moved = enter(job, Phase.RESUMED, event, reason="ResumeRequested", message=message)
+    return Outcome(replace(_from_step(moved, event), deadline_at=deadline_at))
 
 
 def resume_when_halted(job: Job, event: ResumeRequested) -> Outcome:
     """The gang is still being stopped; go on as soon as it is."""
-    return Outcome(replace(job, requeue=True))
+    return Outcome(replace(_from_step(job, event), requeue=True))
+
+
+def choose_step(job: Job, event: ResumeRequested) -> Outcome:
+    """It will go on already; at most from another checkpoint."""
+    return Outcome(_from_step(job, event))
+
+
+def _from_step(job: Job, event: ResumeRequested) -> Job:
+    if event.step is None:
+        return job
+    return replace(job, resume_from=ResumePoint(step=event.step, attempt=job.attempt + 1))
 
 
 def cancel(job: Job, event: CancelRequested) -> Outcome:

@@ -10,7 +10,7 @@ _DEADLINE_PHASES = frozenset(
 )
 
 _RESTART_PHASES = frozenset({Phase.STARTING, Phase.DOWNLOADING, Phase.PROCESSING})
-"""Where a back-off that is over starts a replica again; elsewhere its timer would come due for ever."""
+"""Where a back-off that is over starts a replica again; elsewhere its timer would come due forever."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The small judgements the handlers share: has it succeeded, may it try again, how long to wait."""
 
-from gangline.model import Job, Policy, ReplicaId, ReplicaState, ReplicaStatus, Retry, Success
+from gangline.model import Backoff, Job, Policy, ReplicaId, ReplicaState, ReplicaStatus, Retry, Success
 from gangline.model.spec import SERVICE_ROLES
 
 _STEADY_SECONDS = 60.0
@@ -24,15 +24,21 @@ def may_retry(retry: Retry, exit_code: int) -> bool:
 def may_shrink(job: Job, lost: ReplicaId) -> bool:
     """Whether the gang can live on without this replica."""
     role = job.spec.role(lost.role)
-    left = sum(1 for status in job.replicas if status.id.role == lost.role and status.id != lost)
+    left = [status.id.index for status in job.replicas if status.id.role == lost.role and status.id != lost]
     others_left = len(job.replicas) > 1
     is_lead = lost == ReplicaId(job.spec.lead_role, 0)
-    return role.elastic and left >= role.least and others_left and not is_lead
+    return role.elastic and role.has_enough(left) and others_left and not is_lead
 
 
 def backoff_seconds(policy: Policy, tries: int) -> float:
-    """How long to wait before the gang's next try: doubled each time, up to the limit."""
-    return _doubled(policy, tries - 1)
+    """How long to wait before the gang's next try: longer each time, up to the limit."""
+    return Backoff(policy.backoff_seconds, policy.backoff_limit_seconds, policy.backoff_factor).pause(tries)
+
+
+def too_late(job: Job, at: float) -> bool:
+    """Whether the next attempt would begin after the time in which a failure is retried."""
+    limit = job.spec.policy.retry_for_seconds
+    return limit is not None and job.started_at is not None and at > job.started_at + limit
 
 
 def quick_restarts(status: ReplicaStatus) -> int:
@@ -43,8 +49,4 @@ def quick_restarts(status: ReplicaStatus) -> int:
 
 def replica_backoff_seconds(policy: Policy, status: ReplicaStatus) -> float:
     """How long to wait before a replica's next start in place."""
-    return _doubled(policy, quick_restarts(status))
-
-
-def _doubled(policy: Policy, times: int) -> float:
-    return float(min(policy.backoff_limit_seconds, policy.backoff_seconds * 2.0 ** min(max(times, 0), 32)))
+    return backoff_seconds(policy, quick_restarts(status) + 1)

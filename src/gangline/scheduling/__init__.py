@@ -4,24 +4,26 @@ The controller calls ``take_snapshot`` and ``decide`` and carries the decision o
 socket or a disk. docs/scheduling.md states the rules.
 """
 
+from gangline.model.explanation import Constraint, Excluded, Explanation
 from gangline.scheduling.cycle import decide
+from gangline.scheduling.cycle_memory import CycleMemory
 from gangline.scheduling.decision import Decision, Eviction, Grow, Shrink, Start
-from gangline.scheduling.explanation import Constraint, Excluded, Explanation
-from gangline.scheduling.memory import Memory
+from gangline.scheduling.gangs.terminating import terminating_gang
+from gangline.scheduling.place_in_line import Line
 from gangline.scheduling.policies import BUILT_IN, DEFAULT_POLICIES, Policies, policies_from
 from gangline.scheduling.snapshot import Snapshot, take_snapshot
-from gangline.scheduling.terminating import terminating_gang
 
 __all__ = [
     "BUILT_IN",
     "DEFAULT_POLICIES",
     "Constraint",
+    "CycleMemory",
     "Decision",
     "Eviction",
     "Excluded",
     "Explanation",
     "Grow",
-    "Memory",
+    "Line",
     "Policies",
     "Shrink",
     "Snapshot",

@@ -5,32 +5,44 @@ for it, or it is told why not; the first that must wait gets a reservation that 
 is left to elastic gangs.  Nothing outside this module sees a cycle half done.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
-from gangline.model import JobId, QueueName, Timestamp
+import numpy as np
+
+from gangline.model import Job, JobId, QueueName, Timestamp
+from gangline.model.explanation import Constraint, Explanation, amount_text
+from gangline.scheduling.balance import Balance
+from gangline.scheduling.cycle_memory import CycleMemory, PastUse, SizePlan
 from gangline.scheduling.decision import Decision, Start
-from gangline.scheduling.domains import both
-from gangline.scheduling.explanation import Constraint, Explanation
-from gangline.scheduling.forecast import ends_by
-from gangline.scheduling.holdings import Held, Waiting
-from gangline.scheduling.layout import Layout, placement_of, slots_of
-from gangline.scheduling.line import Line, Turn
-from gangline.scheduling.memory import Memory
-from gangline.scheduling.placement import Shortfall
+from gangline.scheduling.demand.shapes import Demand
+from gangline.scheduling.experience import seen_before, taught, with_started
+from gangline.scheduling.gangs.forecast import ends_by
+from gangline.scheduling.gangs.holdings import Held, Waiting
+from gangline.scheduling.nodes.domains import both
+from gangline.scheduling.nodes.table import GPU, Bools, Ints
+from gangline.scheduling.placement.layout import Layout, placement_of, slots_of
+from gangline.scheduling.placement.placer import Shortfall
 from gangline.scheduling.policies import DEFAULT_POLICIES, Policies
-from gangline.scheduling.quota import Branch, QueueTree
-from gangline.scheduling.reasons import HOLDERS_SHOWN, Reasons
-from gangline.scheduling.reservation import Floor
-from gangline.scheduling.room import Room
-from gangline.scheduling.shapes import Demand
+from gangline.scheduling.preemption.departures import departures
+from gangline.scheduling.preemption.making_room import RoomMaker
+from gangline.scheduling.preemption.reservation import Reservations
+from gangline.scheduling.queues.ordering import Turn, WaitingLine
+from gangline.scheduling.queues.quota import Branch, Excess, QueueTree, is_fixed
+from gangline.scheduling.queues.usage import remember_usage
+from gangline.scheduling.reasons import HOLDERS_SHOWN, Reasons, guarantees
+from gangline.scheduling.sizing import Outcome as Sizes
+from gangline.scheduling.sizing import SizeChooser, next_choice
 from gangline.scheduling.snapshot import Snapshot
-from gangline.scheduling.surplus import Surplus, scale_down
-from gangline.scheduling.table import GPU, Bools, Ints
-from gangline.scheduling.usage import remember_usage
+from gangline.scheduling.surplus import SETTLING_SECONDS, Surplus, scale_down, settling_of
 
 HOPELESS = frozenset({Constraint.NODES, Constraint.TOO_LARGE})
 """No stopping and no waiting helps against these."""
+
+AGAIN_SECONDS = 1.0
+"""How soon the next cycle follows one that has not reached everybody."""
 
 
 def decide(snapshot: Snapshot, policies: Policies = DEFAULT_POLICIES) -> Decision:
@@ -38,8 +50,10 @@ def decide(snapshot: Snapshot, policies: Policies = DEFAULT_POLICIES) -> Decisio
     if _nothing_to_do(snapshot, policies):
         return Decision(memory=replace(snapshot.memory, holdings=snapshot.holdings))
     cycle = _Cycle(snapshot, policies)
-    cycle.count()
-    cycle.serve()
+    if cycle.hasty:
+        # Once more, with those last who would be stopped in the next cycle for somebody of their own queue.
+        again = _Cycle(snapshot, policies, last=frozenset(chain.from_iterable(cycle.hasty.values())))
+        cycle = again if all(map(again.has_place, cycle.hasty)) else cycle
     return cycle.conclude()
 
 
@@ -50,24 +64,42 @@ def _nothing_to_do(snapshot: Snapshot, policies: Policies) -> bool:
 
 
 class _Cycle:
-    """The state of one cycle. Made, run and dropped by ``decide``."""
+    """The state of one cycle. Made and dropped by ``decide``; those in ``last`` come with who is beyond their share."""
 
-    def __init__(self, snapshot: Snapshot, policies: Policies) -> None:
+    def __init__(self, snapshot: Snapshot, policies: Policies, *, last: Collection[JobId] = ()) -> None:
         self.snapshot = snapshot
-        self.policies = policies
+        self.seen = seen_before(snapshot)
+        self.policies = policies = taught(policies, self.seen)
         self.measure = snapshot.holdings.measure
         self.tree = QueueTree(snapshot.queues, self.measure)
-        self.floor = Floor(snapshot, policies)
-        self.room = Room(self.floor, self.tree)
-        self.reasons = Reasons(self.floor)
-        self.line = Line(self.tree, policies, snapshot.now, lambda gang: self._need(gang.demand))
+        self.reservations = Reservations(snapshot, policies)
+        self.room = RoomMaker(self.reservations, self.tree)
+        self.reasons = Reasons(self.reservations)
+        self.line = WaitingLine(
+            self.tree, policies, snapshot.now, yielding=self.room.yielding, held=snapshot.held.values(), last=last
+        )
         self.layouts: dict[JobId, Layout] = {}
         self.explanations: dict[JobId, Explanation] = {}
         self.wake: list[Timestamp] = []
-        self.usage: dict[QueueName, float] = {}
-        self._amounts: dict[int, Ints] = {}
+        self.first: tuple[Turn, Bools | None] | None = None
+        """The first in line for whom a place is kept, and the nodes whose GPU type its queue may use."""
+        self.predicted = False
+        """Whether somebody was told when it will start."""
+        self.usage: dict[QueueName, PastUse] = {}
+        self.unreached: set[JobId] = set()
+        self.hasty: dict[JobId, set[JobId]] = {}
+        """Gangs without a place, and less important ones of their queue that have got what they could have had."""
+        self._served: dict[int, list[Turn]] = defaultdict(list)
+        """Who has got something in this cycle, by queue; not those who were nominated before."""
         self._answers: dict[tuple[object, ...], Explanation] = {}
         self._shorts: dict[tuple[object, ...], Explanation] = {}
+        self._fits: dict[tuple[object, ...], bool] = {}
+        self.count()
+        self.serve()
+
+    def has_place(self, job_id: JobId) -> bool:
+        """Whether a gang starts, or has a place in what others give up."""
+        return job_id in self.layouts or job_id in self.room.places
 
     def count(self) -> None:
         """Book what is used, count what is asked for, divide the cluster among the queues, form the line."""
@@ -79,6 +111,10 @@ class _Cycle:
         for held in holdings.releasing:
             if held.job.spec.queue in branches:
                 self._count_leaving(held, branches[held.job.spec.queue])
+        if self.tree.fixes:
+            for held in holdings.held.values():
+                if is_fixed(held.job) and held.job.spec.queue in branches:
+                    self.tree.fix(branches[held.job.spec.queue], held.amounts)
         half_life = self.policies.usage_half_life_seconds
         self.usage = remember_usage(self.tree, self.snapshot.memory, self.snapshot.now, half_life)
         ready = [gang for gang in self.snapshot.waiting.values() if self._admit(gang)]
@@ -109,128 +145,293 @@ class _Cycle:
             return False
         if job.retry_at is not None and job.retry_at > self.snapshot.now:
             self.wake.append(job.retry_at)
-            self.explanations[job.id] = Explanation(constraint=Constraint.BACKING_OFF, predicted_start=job.retry_at)
+            self.explanations[job.id] = Explanation(constraint=Constraint.BACKING_OFF, predicted_start_at=job.retry_at)
             return False
         return True
 
     def _need(self, demand: Demand) -> Ints:
-        known = self._amounts.get(id(demand))
-        if known is None:
-            known = self._amounts[id(demand)] = self.measure.of_amounts(demand.total())
-        return known
+        """What a gang asks for; of several GPU types that would do, the first."""
+        return self.tree.wants(demand)[0]
 
     def serve(self) -> None:
         """Let the line pass."""
-        for turn in self.line:
-            known = self._answers.get(self._class(turn)) if self._answers else None
+        self._pass(self.line.nominated)
+        self._served.clear()
+        self.room.keep_places()
+        self._pass(self.line)
+
+    def _pass(self, turns: Iterable[Turn]) -> None:
+        for turn in turns:
+            known = self._answers.get(alike := self._class(turn)) if self._answers else None
+            if known is not None and alike in self.room.passed_over:
+                self.room.passed_over[alike].append(turn)
             why = known or self._serve(turn)
             if why is not None:
                 self.explanations[turn.gang.job.id] = why
+                if why.unreached:
+                    self.unreached.add(turn.gang.job.id)
 
     def _class(self, turn: Turn) -> tuple[object, ...]:
         """Gangs of one class get the same answer, so a refusal is worked out once."""
-        at = self.floor.at
+        at = self.reservations.at
         in_time = at is not None and ends_by(turn.gang, self.snapshot.now, at)
-        return (id(turn.gang.demand), id(turn.leaf), turn.rank, in_time, self.floor.neighbours.key(turn.gang))
+        return (id(turn.gang.demand), id(turn.leaf), turn.rank, in_time, self.reservations.affinity.key(turn.gang))
 
     def _serve(self, turn: Turn) -> Explanation | None:
         """Start a gang, or say why not."""
         amounts = self._need(turn.gang.demand)
+        if self.tree.fixes and (beyond := self.tree.beyond_guarantee(turn.leaf, turn.gang.job, amounts)) is not None:
+            return self._not_guaranteed(amounts, beyond)
+        if self.tree.shares_types:
+            # Which type it gets is settled below, where one that the queue may have no more of is closed to it.
+            amounts = amounts.copy()
+            amounts[self.measure.typed] = 0
         over = self.tree.over_ceiling(turn.leaf, amounts) if self.tree.limited else None
-        suits = self.floor.neighbours.allowed(turn.gang)
-        typed = self.tree.open_types(turn.leaf, int(amounts[GPU])) if self.tree.typed else None
+        suits = self.reservations.affinity.allowed(turn.gang)
+        typed = self.tree.open_types(turn.leaf, turn.gang.job, int(amounts[GPU])) if self.tree.typed else None
         allowed = both(typed, suits)
         if over is not None:
             if self.room.in_queue(turn, amounts, allowed):
                 return self._making_room(turn, Explanation(constraint=Constraint.MAKING_ROOM))
-            why = self._answers[self._class(turn)] = self._over(*over)
+            why = self._answers[self._class(turn)] = replace(
+                self._over(turn, amounts, allowed, over), unreached=turn.gang.job.id in self.room.unreached
+            )
             return why
-        found = self.floor.place(turn.gang, allowed)
+        home = self.room.home(turn.gang.job.id) if self.room.owed else None
+        found = self.reservations.place(turn.gang, both(allowed, home))
+        if home is not None and isinstance(found, Shortfall):
+            found = self.reservations.place(turn.gang, allowed)
         if isinstance(found, Shortfall):
             if typed is not None and self._reopened(turn, amounts, typed, suits):
                 return self._making_room(turn, Explanation(constraint=Constraint.MAKING_ROOM))
-            if typed is not None and self.floor.would_fit(turn.gang.demand, suits):
-                why = self._answers[self._class(turn)] = self._over_type(turn, int(amounts[GPU]))
-                return why
+            if typed is not None:
+                # What is short is told of the nodes, whatever types the queue may have.
+                short = self.reservations.shortfall(turn.gang.demand, suits)
+                if short is None:
+                    why = self._answers[self._class(turn)] = self._over_type(turn, int(amounts[GPU]))
+                    return why
+                found = short
             return self._wait(turn, found, suits, typed)
         self._start(turn, found)
         return None
 
     def _reopened(self, turn: Turn, amounts: Ints, typed: Bools, suits: Bools | None) -> bool:
         """Whether others of its queue make way for it on GPUs of a type that the queue may have no more of."""
-        for number in {number: None for _, number, _ in self.tree.closed_types(turn.leaf, int(amounts[GPU]))}:
-            of_type = amounts.copy()
-            of_type[self.measure.typed.start + number] = amounts[GPU]
+        closed = self.tree.closed_types(turn.leaf, turn.gang.job, int(amounts[GPU]))
+        unfixed = {each.number: not each.fixed for each in closed}
+        for number in (number for number, may in unfixed.items() if may):
+            of_type = self.measure.of_type(amounts, number)
             if self.room.in_queue(turn, of_type, both(typed | (self.measure.gpu_types == number), suits)):
                 return True
         return False
 
     def _start(self, turn: Turn, layout: Layout) -> None:
+        amounts = self._need(turn.gang.demand)
         if self.tree.typed:
-            for seats in layout:
-                self.tree.book_seats(turn.leaf, seats.need.row, list(seats.each()))
+            parts = [self.tree.book_seats(turn.leaf, seats.need.row, list(seats.each())) for seats in layout]
+            amounts = sum(parts, np.zeros_like(amounts)) if self.tree.shares_types else amounts
         else:
-            self.tree.book(turn.leaf, self._need(turn.gang.demand))
+            self.tree.book(turn.leaf, amounts)
         if self.tree.divided:
-            self.tree.hold(turn.leaf, self._need(turn.gang.demand))
-        self.floor.now.draft.commit()
-        self.floor.neighbours.settle(turn.gang, layout)
+            self.tree.hold(turn.leaf, amounts)
+        if self.tree.fixes and is_fixed(turn.gang.job):
+            self.tree.fix(turn.leaf, amounts)
+        self.reservations.now.draft.commit()
+        self.reservations.affinity.settle(turn.gang, layout)
         self.line.served(turn.leaf)
+        self._served[id(turn.leaf)].append(turn)
+        self.reservations.begin(turn.gang, layout)
         self.layouts[turn.gang.job.id] = layout
 
-    def _wait(self, turn: Turn, short: Shortfall, suits: Bools | None, typed: Bools | None) -> Explanation:
+    def _wait(self, turn: Turn, short: Shortfall, suits: Bools | None, typed: Bools | None) -> Explanation | None:
         """The gang does not fit now: others are stopped for it, or it is first in line, or it must wait."""
-        why = self._short(turn, short, both(suits, typed))
+        if self._passes_first(turn, both(suits, typed)):
+            return None
+        why = self._short(turn, short, suits)
         if why.constraint not in HOPELESS:
-            if self.room.on_nodes(turn, both(suits, typed)):
+            where = both(suits, typed)
+            if self.room.on_nodes(turn, where) or (self.tree.divided and self.room.in_share(turn, where)):
                 return self._making_room(turn, why)
-            why = replace(why, holders=self.reasons.holders(short))
-            if self.floor.first is None and self.policies.reservation:
-                at = self.floor.reserve(turn.gang, typed)
+            self._look_back(turn, where)
+            helps = (*why.helps, *guarantees(turn.leaf, self._need(turn.gang.demand), self.measure))
+            unreached = turn.gang.job.id in self.room.unreached
+            why = replace(why, holders=self.reasons.holders(short), helps=helps, unreached=unreached)
+            if self._may_reserve(turn):
+                at = self.reservations.reserve(turn, typed)
+                self.first = (turn, typed) if self.reservations.reserved is turn else None
+                self.predicted = True
                 if at is not None:
-                    return replace(why, predicted_start=at)
+                    if self.tree.divided:
+                        self.room.passed_over.setdefault(self._class(turn), deque()).append(turn)
+                    return replace(why, predicted_start_at=at)
         self._answers[self._class(turn)] = why
+        if self.tree.divided and why.constraint not in HOPELESS:
+            self.room.passed_over.setdefault(self._class(turn), deque()).append(turn)
         return why
+
+    def _passes_first(self, turn: Turn, where: Bools | None) -> bool:
+        """Start somebody more important in the place of the first in line, who gets another."""
+        if self.first is None or not self.room.may_pass_first(turn, where):
+            return False
+        self.reservations.cancel()
+        found = self.reservations.place(turn.gang, where)
+        if not isinstance(found, Shortfall):
+            self._start(turn, found)
+        self._reserve_again(*self.first)
+        return not isinstance(found, Shortfall)
+
+    def _look_back(self, turn: Turn, where: Bools | None) -> None:
+        """Find out whether less important gangs of its queue have just got what the gang could have had."""
+        served = self._served[id(turn.leaf)] if self.tree.divided and self.policies.preemption else ()
+        lesser = [each.gang for each in served if each.rank > turn.rank]
+        if lesser:
+            places = self.layouts | self.room.places
+            gone = departures((), [(gang, places[gang.job.id]) for gang in lesser], self.snapshot.now)
+            placer = self.reservations.clearing().placer
+            if self.reasons.would_fit_without(turn.gang, where, gone, placer):
+                self.hasty[turn.gang.job.id] = {gang.job.id for gang in lesser}
+
+    def _may_reserve(self, turn: Turn) -> bool:
+        """The first in line is told when it will start; the first that has waited for a while has its place kept."""
+        if not self.policies.reservation or self.reservations.reserved is not None:
+            return False
+        return not self.predicted or self.reservations.is_due(turn.gang)
 
     def _short(self, turn: Turn, short: Shortfall, allowed: Bools | None) -> Explanation:
         """Why it does not fit: the same for all that ask for the same, until something starts."""
-        alike = (self._class(turn), len(self.layouts), self.floor.first)
+        alike = (self._class(turn), len(self.layouts), self.reservations.first)
         known = self._shorts.get(alike)
         if known is None:
-            behind = self.floor.first
+            behind = self.reservations.first
             known = self._shorts[alike] = self.reasons.short(turn.gang, short, allowed, behind=behind)
         return known
 
     def _making_room(self, turn: Turn, why: Explanation) -> Explanation:
+        self.line.served(turn.leaf, by_others=True)
+        self._served[id(turn.leaf)].append(turn)
+        if self.first is not None and self.reservations.reserved is None:
+            self._reserve_again(*self.first)
+        if self.room.spare:
+            self._look_again()
         givers = self.room.givers(turn.gang.job.id)[:HOLDERS_SHOWN]
         over = self.room.only_terminating(turn.gang.job.id)
         constraint = Constraint.TERMINATING if over else Constraint.MAKING_ROOM
-        return replace(why, constraint=constraint, holders=givers, predicted_start=self.floor.at)
+        return replace(why, constraint=constraint, holders=givers, predicted_start_at=self.snapshot.now)
 
-    def _over(self, branch: Branch, missing: dict[str, int]) -> Explanation:
+    def _look_again(self) -> None:
+        """Others give up more than the gang needs for which they are stopped: whoever stands before it comes first."""
+        for turns in self.room.passed_over.values():
+            while turns and self._gets_what_leaves(turns[0]):
+                turns.popleft()
+
+    def _gets_what_leaves(self, turn: Turn) -> bool:
+        job, amounts = turn.gang.job, self._need(turn.gang.demand)
+        typed = self.tree.open_types(turn.leaf, job, int(amounts[GPU])) if self.tree.typed else None
+        where = both(self.reservations.affinity.allowed(turn.gang), typed)
+        fixed = self.tree.beyond_guarantee(turn.leaf, job, amounts) is not None
+        if fixed or not self.room.in_what_leaves(turn, where):
+            return False
+        if self.first is not None and self.first[0] is turn:
+            self.first = None
+        self.explanations[job.id] = self._making_room(turn, self.explanations[job.id])
+        return True
+
+    def _reserve_again(self, turn: Turn, typed: Bools | None) -> None:
+        """Somebody more important has got the place of the first in line: find it another."""
+        name = turn.gang.job.id
+        self.explanations[name] = replace(
+            self.explanations[name], predicted_start_at=self.reservations.reserve(turn, typed)
+        )
+
+    def _not_guaranteed(self, amounts: Ints, beyond: Excess) -> Explanation:
+        """It may not be stopped, and a queue takes such gangs only within its guarantee."""
+        branch, constraint = beyond.branch, Constraint.NOT_GUARANTEED
+        guarantee = dict(zip(self.measure.names, self.tree.fixable(branch).tolist(), strict=True))
+        asked = dict(zip(self.measure.names, amounts.tolist(), strict=True))
+        if too_much := [name for name in beyond.missing if asked[name] > guarantee[name]]:
+            missing = {name: asked[name] - guarantee[name] for name in too_much}
+            at_most = {name: guarantee[name] for name in too_much}
+            return Explanation(constraint=constraint, queue=branch.queue.name, missing=missing, at_most=at_most)
+        return self._held_back(constraint, branch, beyond.missing, fixed=True)
+
+    def _kept_by_others(self, turn: Turn, branch: Branch, missing: dict[str, int]) -> Explanation:
+        """Others lend no more of what they are guaranteed."""
+        keeper = self.tree.keeper(turn.leaf, branch, next(iter(missing)))
+        return Explanation(constraint=Constraint.LENDING_LIMIT, queue=keeper.queue.name, missing=missing)
+
+    def _over(self, turn: Turn, amounts: Ints, allowed: Bools | None, excess: Excess) -> Explanation:
         """The queue (or one above it) is at its ceiling."""
-        owns_less = bool((branch.ceiling < self.measure.of_limit(branch.queue.limit)).any())
-        return self._held_back(Constraint.QUEUE_SHARE if owns_less else Constraint.QUEUE_LIMIT, branch, missing)
+        branch, missing = excess.branch, excess.missing
+        if excess.kept:
+            return self._kept_by_others(turn, branch, missing)
+        constraint = self.tree.ceiling_of(branch, missing)
+        ceilings = dict(zip(self.measure.names, branch.ceiling.tolist(), strict=True))
+        asked = dict(zip(self.measure.names, amounts.tolist(), strict=True))
+        beyond = [name for name in missing if asked[name] > ceilings[name]]
+        if beyond:
+            missing = {name: asked[name] - ceilings[name] for name in beyond}
+            at_most = {name: ceilings[name] for name in beyond}
+            return Explanation(constraint=constraint, queue=branch.queue.name, missing=missing, at_most=at_most)
+        helps = self._against_limit(turn, amounts, allowed, branch, missing)
+        return self._held_back(constraint, branch, missing, tuple(helps))
+
+    def _against_limit(
+        self, turn: Turn, amounts: Ints, allowed: Bools | None, branch: Branch, missing: dict[str, int]
+    ) -> Iterator[str]:
+        """What would let a gang of a queue at its ceiling start; each has been tried out."""
+        above = turn.leaf.path[turn.leaf.path.index(branch) :]
+        others = self.tree.over_ceiling(turn.leaf, amounts, {id(each): branch.used for each in above})
+        below = {name for name, each in self.tree.branches.items() if branch in each.path} if branch.children else None
+        fits = self._would_fit(turn.gang.demand, allowed)
+        if others is None:
+            gone = () if fits else self.reservations.departing(below or {branch.queue.name})
+            if fits or self.reasons.would_fit_without(turn.gang, allowed, gone):
+                yield f"It starts when jobs of queue '{branch.queue.name}' end."
+        if fits:
+            more = " and ".join(amount_text(name, amount) for name, amount in missing.items())
+            yield f"It would start now if the queue were allowed {more} more."
+
+    def _would_fit(self, demand: Demand, allowed: Bools | None) -> bool:
+        """Whether there is room apart from limits: the same for all that ask for the same, until something starts."""
+        if allowed is not None:
+            return self.reservations.would_fit(demand, allowed)
+        state = (id(demand), len(self.layouts), self.reservations.first)
+        if state not in self._fits:
+            self._fits[state] = self.reservations.would_fit(demand, None)
+        return self._fits[state]
 
     def _over_type(self, turn: Turn, gpu_millis: int) -> Explanation:
         """It would fit, but only on GPUs of a type of which its queue (or one above it) may have no more."""
-        closed = list(self.tree.closed_types(turn.leaf, gpu_millis))
-        names = self.snapshot.table.gpu_type.names
-        missing = {f"gpu_millis.{names[number]}": short for _, number, short in reversed(closed)}
-        return self._held_back(Constraint.QUEUE_LIMIT, closed[0][0], missing)
+        closed = list(self.tree.closed_types(turn.leaf, turn.gang.job, gpu_millis))
+        names = self.measure.names[self.measure.typed]
+        missing = {names[each.number]: each.short for each in reversed(closed)}
+        if closed[0].kept:
+            return self._kept_by_others(turn, closed[0].branch, {names[closed[0].number]: closed[0].short})
+        if closed[0].fixed:
+            amounts = self.measure.of_type(self.measure.of_amounts({"gpu_millis": gpu_millis}), closed[0].number)
+            return self._not_guaranteed(amounts, Excess(closed[0].branch, missing))
+        own = [
+            names[each.number] for each in closed if each.branch is closed[0].branch and not (each.kept or each.fixed)
+        ]
+        return self._held_back(self.tree.ceiling_of(closed[0].branch, own), closed[0].branch, missing)
 
-    def _held_back(self, constraint: Constraint, branch: Branch, missing: dict[str, int]) -> Explanation:
-        holders = sorted({held.owner for held in self.snapshot.held.values() if self._inside(held, branch)})
-        return Explanation(
-            constraint=constraint,
-            queue=branch.queue.name,
-            missing=missing,
-            holders=tuple(holders[:HOLDERS_SHOWN]),
-            helps=(f"It starts when jobs of queue '{branch.queue.name}' end, or when the queue may have more.",),
-        )
+    def _held_back(
+        self,
+        constraint: Constraint,
+        branch: Branch,
+        missing: dict[str, int],
+        helps: tuple[str, ...] = (),
+        *,
+        fixed: bool = False,
+    ) -> Explanation:
+        """Others of a queue have what the gang would need; ``fixed``: those of them that may not be stopped."""
+        held = (each for each in self.snapshot.held.values() if not fixed or is_fixed(each.job))
+        holders = sorted({each.owner for each in held if self._is_below(each.job, branch)})
+        shown = tuple(holders[:HOLDERS_SHOWN])
+        return Explanation(constraint=constraint, queue=branch.queue.name, missing=missing, holders=shown, helps=helps)
 
-    def _inside(self, held: Held, branch: Branch) -> bool:
-        leaf = self.tree.branches.get(held.job.spec.queue)
+    def _is_below(self, job: Job, branch: Branch) -> bool:
+        leaf = self.tree.branches.get(job.spec.queue)
         return leaf is not None and any(each is branch for each in leaf.path)
 
     def conclude(self) -> Decision:
@@ -238,28 +439,59 @@ class _Cycle:
         self.room.shrinks += scale_down(self.snapshot, self.room.busy())
         waiting = self.snapshot.waiting
         starting = [waiting[job_id] for job_id in self.layouts if waiting[job_id].demand.elastic]
-        grows = Surplus(self.floor, self.tree, self.layouts).hand_out(starting, self.room.busy())
-        wake = (*self.wake, *(self.room.wakes() if self.explanations else ()))
+        surplus = Surplus(self.reservations, self.tree, self.layouts)
+        sizes = self._choose_sizes(surplus, starting)
+        sized = () if sizes.plan is None else sizes.plan.sizes
+        grows = surplus.hand_out([gang for gang in starting if gang.job.id not in sized], {*self.room.busy(), *sized})
+        if self.reservations.first is None and len(surplus.claimants) > 1:
+            self.room.shrinks += Balance(self.reservations, self.tree, surplus).shrinks()
+        if self.unreached:
+            self.wake.append(Timestamp(self.snapshot.now + AGAIN_SECONDS))
+        settled = (Timestamp(at + SETTLING_SECONDS) for at in settling_of(self.snapshot).values())
+        choice = next_choice(sizes, self.snapshot.now)
+        wake = (
+            *self.wake,
+            *settled,
+            *(() if choice is None else (choice,)),
+            *(self.room.wakes() if self.explanations else ()),
+        )
         table = self.snapshot.table
         return Decision(
             starts=tuple(
                 Start(job_id=job_id, placement=placement_of(layout, table), gpu_slots=slots_of(layout))
                 for job_id, layout in self.layouts.items()
             ),
-            grows=grows,
+            grows=(*sizes.grows, *grows),
             shrinks=tuple(self.room.shrinks),
             evictions=tuple(self.room.evictions),
             explanations=self.explanations,
             wake_at=min((at for at in wake if at > self.snapshot.now), default=None),
-            memory=self._memory(),
+            memory=self._memory(sizes.plan),
         )
 
-    def _memory(self) -> Memory:
+    def _choose_sizes(self, surplus: Surplus, starting: Sequence[Waiting]) -> Sizes:
+        """What gangs give up and get that leave their size to the scheduler; nothing if there are none."""
+        sizes = SizeChooser(self.reservations, self.tree, surplus, self.layouts).decide(starting, self.room.busy())
+        self.room.shrinks += sizes.shrinks
+        self.room.evictions += sizes.evictions
+        for job_id in sizes.postponed:
+            del self.layouts[job_id]
+            self.explanations[job_id] = Explanation(
+                constraint=Constraint.MAKING_ROOM, predicted_start_at=self.snapshot.now
+            )
+        return sizes
+
+    def _memory(self, sizes: SizePlan | None) -> CycleMemory:
         named = {each.job_id for each in self.room.nominations} | self.layouts.keys()
-        return Memory(
+        return CycleMemory(
             nominations=(*self.room.nominations, *(each for each in self.room.owed if each.job_id not in named)),
+            reservation=self.reservations.reservation,
+            unreached=frozenset(self.unreached),
             usage=self.usage,
-            usage_at=self.snapshot.now,
+            shrunk=settling_of(self.snapshot)
+            | {each.job_id: self.snapshot.now for each in self.room.shrinks if each.beneficiary is not None},
+            seen=with_started(self.seen, (self.snapshot.waiting[job_id].demand for job_id in self.layouts)),
+            sizes=sizes,
             holdings=self.snapshot.holdings,
-            needs=self.floor.needs,
+            needs=self.reservations.needs,
         )

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gangline.model import JobId, NodeName, ReplicaId, Timestamp
-from gangline.scheduling.explanation import Explanation
-from gangline.scheduling.memory import Memory
+from gangline.model.explanation import Explanation
+from gangline.scheduling.cycle_memory import CycleMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ class Eviction:
 class Decision:
     """Everything one cycle decided.
 
-    ``explanations`` has one entry per job that waits. ``wake_at`` is when time alone makes another cycle
-    worthwhile. ``memory`` is to be handed to the next snapshot.
+    ``explanations`` has one entry per job that waits, in the order of the line. ``wake_at`` is when time alone makes
+    another cycle worthwhile. ``memory`` is to be handed to the next snapshot.
     """
 
     starts: tuple[Start, ...] = ()
@@ -59,4 +59,4 @@ class Decision:
     evictions: tuple[Eviction, ...] = ()
     explanations: Mapping[JobId, Explanation] = field(default_factory=dict)
     wake_at: Timestamp | None = None
-    memory: Memory = field(default_factory=Memory)
+    memory: CycleMemory = field(default_factory=CycleMemory)

@@ -1,20 +1,20 @@
 """The rules and numbers of one scheduler, chosen by name in settings.
 
 Every rule is a plugin (see ``plugins.interface``). A name is one of ``BUILT_IN`` or ``package.module:Class`` for a
-rule of your own; the class is called without arguments.
+rule of your own, which the composition root imports; the class is called without arguments.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any
 
+from gangline.allocation.sizes import Goodput, MarginalGain
 from gangline.errors import InvalidInputError
 from gangline.scheduling.plugins.costs import WorkLost
 from gangline.scheduling.plugins.filters import GpuType, NodeHealth, SelectorMatch, TaintToleration
 from gangline.scheduling.plugins.fragmentation import FragmentationGradient
-from gangline.scheduling.plugins.interface import Filter, JobOrder, QueueOrder, Score, VictimCost
+from gangline.scheduling.plugins.interface import Filter, JobOrder, QueueOrder, Score, SizePolicy, VictimCost
 from gangline.scheduling.plugins.orders import DominantShare, LeastAttained, PriorityThenAge, ShortestFirst
 from gangline.scheduling.plugins.scores import Pack, Spread
 
@@ -23,11 +23,13 @@ from gangline.scheduling.plugins.scores import Pack, Spread
 class Policies:
     """How to decide.
 
-    A gang that runs is left alone for ``minimum_run_seconds``. After a gang has waited ``patience_seconds`` nothing
-    passes it on nodes that it could use. ``usage_half_life_seconds`` makes past use count against a queue.
+    A gang that runs is left alone for ``minimum_run_seconds``. The first in line has its place kept once it has waited
+    for ``reserve_after_seconds``; after ``patience_seconds`` nothing new starts on the nodes of that place. With
+    ``in_order`` nothing ever passes it on nodes that it could use. ``usage_half_life_seconds`` makes past use count
+    against a queue.
     """
 
-    job_order: JobOrder = field(default_factory=PriorityThenAge)
+    job_order: JobOrder = field(default_factory=LeastAttained)
     queue_order: QueueOrder = field(default_factory=DominantShare)
     filters: tuple[Filter, ...] = field(
         default_factory=lambda: (NodeHealth(), SelectorMatch(), TaintToleration(), GpuType())
@@ -35,11 +37,14 @@ class Policies:
     pack: Score = field(default_factory=Pack)
     spread: Score = field(default_factory=Spread)
     victim_cost: VictimCost = field(default_factory=WorkLost)
+    sizes: SizePolicy = field(default_factory=Goodput)
     preemption: bool = True
     reclaim: bool = True
     defragmentation: bool = True
     reservation: bool = True
+    in_order: bool = False
     minimum_run_seconds: float = 60.0
+    reserve_after_seconds: float = 2 * 3600.0
     patience_seconds: float = 6 * 3600.0
     usage_half_life_seconds: float | None = None
 
@@ -55,6 +60,8 @@ BUILT_IN: Mapping[str, type[Any]] = {
     "spread": Spread,
     "fragmentation": FragmentationGradient,
     "work-lost": WorkLost,
+    "goodput": Goodput,
+    "marginal-gain": MarginalGain,
     "node-health": NodeHealth,
     "selector-match": SelectorMatch,
     "taint-toleration": TaintToleration,
@@ -70,33 +77,37 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     "pack": ("score",),
     "spread": ("score",),
     "victim_cost": ("cost",),
+    "sizes": ("sizes",),
 }
 """The rules that settings may replace, and what a plugin must be able to do for each (see ``plugins.interface``)."""
 
 
-def policies_from(settings: Mapping[str, object]) -> Policies:
-    """Build policies from plain settings: names for rules, a list of names for filters, else numbers and flags."""
+def policies_from(settings: Mapping[str, object], find: Callable[[str], Callable[[], object]]) -> Policies:
+    """Build policies from plain settings: names for rules, a list of names for filters, else numbers and flags.
+
+    ``find`` returns the class of a plugin that is not built in.
+    """
     known = {each.name for each in fields(Policies)}
     chosen: dict[str, Any] = {}
     for name, value in settings.items():
         if name not in known:
-            raise _refusal(name, f"'{name}' is no scheduling setting", f"one of {', '.join(sorted(known))}", known)
-        chosen[name] = _value(name, value)
+            raise _refusal(name, f"'{name}' is not a scheduling setting", f"one of {', '.join(sorted(known))}", known)
+        chosen[name] = _value(name, value, find)
     return Policies(**chosen)
 
 
-def _value(name: str, value: object) -> object:
+def _value(name: str, value: object, find: Callable[[str], Callable[[], object]]) -> object:
     if name == "filters":
         if not isinstance(value, list | tuple):
-            raise _refusal(name, f"{value!r} is no list", "a list of plugins")
-        return tuple(_plugin(name, each) for each in value)
+            raise _refusal(name, f"{value!r} is not a list", "a list of plugins")
+        return tuple(_plugin(name, each, find) for each in value)
     if name in VERBS:
-        return _plugin(name, value)
+        return _plugin(name, value, find)
     if isinstance(getattr(DEFAULT_POLICIES, name), bool):
         if not isinstance(value, bool):
             raise _refusal(name, f"{value!r} does not fit", "true or false")
         return value
-    # Not ``value < 0``: of something that is no number, nothing holds.
+    # Not ``value < 0``: of something that is not a number, nothing holds.
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise _refusal(name, f"{value!r} does not fit", "a number of seconds")
     if name == "usage_half_life_seconds" and value == 0:
@@ -104,14 +115,13 @@ def _value(name: str, value: object) -> object:
     return float(value)
 
 
-def _plugin(setting: str, name: object) -> object:
+def _plugin(setting: str, name: object, find: Callable[[str], Callable[[], object]]) -> object:
     expected = "a built-in name or package.module:Class"
     if isinstance(name, str) and name in BUILT_IN:
         plugin = BUILT_IN[name]()
     elif isinstance(name, str) and ":" in name:
-        module, _, attribute = name.partition(":")
         try:
-            plugin = getattr(import_module(module), attribute)()
+            plugin = find(name)()
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise _refusal(setting, f"the plugin '{name}' cannot be made: {error}", expected) from error
     else:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gangline.model import Job, JobId, Node, Queue, Timestamp
-from gangline.scheduling.draft import Draft
-from gangline.scheduling.holdings import Held, Holdings, Waiting, gather
-from gangline.scheduling.memory import Memory
-from gangline.scheduling.table import NodeTable, table_of
+from gangline.scheduling.cycle_memory import CycleMemory
+from gangline.scheduling.gangs.holdings import Held, Holdings, Waiting, gather
+from gangline.scheduling.nodes.draft import Draft
+from gangline.scheduling.nodes.table import NodeTable, table_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Snapshot:
     table: NodeTable
     queues: tuple[Queue, ...]
     holdings: Holdings
-    memory: Memory = field(default_factory=Memory)
+    memory: CycleMemory = field(default_factory=CycleMemory)
 
     @property
     def held(self) -> Mapping[JobId, Held]:
@@ -41,14 +41,14 @@ def take_snapshot(
     jobs: Iterable[Job],
     queues: Sequence[Queue],
     now: Timestamp,
-    memory: Memory | None = None,
+    memory: CycleMemory | None = None,
 ) -> Snapshot:
     """Lay out nodes, jobs and queues for ``decide``.
 
     ``memory`` comes from the last decision. With it the cost is that of the jobs that changed since; jobs and nodes
     are compared by identity first, so hand over the same objects when nothing happened to them.
     """
-    memory = memory or Memory()
+    memory = memory or CycleMemory()
     before = memory.holdings
     known = before.draft.table if before is not None else None
     table = known if known is not None and _same(known, nodes) else table_of(nodes)

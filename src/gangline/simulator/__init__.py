@@ -3,36 +3,28 @@
 Nothing here decides anything: it feeds arrivals to the same controller that drives real engines, and measures.
 """
 
-from gangline.simulator.forecast import Forecast, Launch, State, Stop, forecast
-from gangline.simulator.machines import parse_nodes
+from gangline.forecast.machines import parse_nodes
 from gangline.simulator.plot import new_figure, plot_runs
-from gangline.simulator.report import Summary, summarise, table
+from gangline.simulator.report import Summary, completion_times, queue_lengths, summarise, table, waiting_times
 from gangline.simulator.rules import RULES
 from gangline.simulator.run import Outcome, Setup, simulate
-from gangline.simulator.whatif import Answer, Effect, Prospect, what_if
 from gangline.simulator.workload import TraceFormat, Workload, read_workload
 
 __all__ = [
     "RULES",
-    "Answer",
-    "Effect",
-    "Forecast",
-    "Launch",
     "Outcome",
-    "Prospect",
     "Setup",
-    "State",
-    "Stop",
     "Summary",
     "TraceFormat",
     "Workload",
-    "forecast",
+    "completion_times",
     "new_figure",
     "parse_nodes",
     "plot_runs",
+    "queue_lengths",
     "read_workload",
     "simulate",
     "summarise",
     "table",
-    "what_if",
+    "waiting_times",
 ]

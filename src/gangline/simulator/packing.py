@@ -5,16 +5,20 @@ Directly over ``scheduling``, without jobs, queues or a controller: it judges pl
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gangline.model import Node, RoleName
-from gangline.scheduling.draft import Draft
-from gangline.scheduling.placement import Needs, Placer, Shortfall
+from gangline.scheduling.demand.shapes import Demand, RoleDemand, Shape
+from gangline.scheduling.experience import taught, with_started
+from gangline.scheduling.nodes.draft import Draft
+from gangline.scheduling.nodes.table import GPU, table_of
+from gangline.scheduling.placement.placer import Needs, Placer, Shortfall
 from gangline.scheduling.plugins.interface import Score
 from gangline.scheduling.policies import Policies
-from gangline.scheduling.shapes import Demand, RoleDemand, Shape
-from gangline.scheduling.table import GPU, table_of
+
+LEARN_EVERY = 100
+"""So many replicas arrive between two cycles, at each of which a score may take account of what it has seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +51,21 @@ def shuffled(shapes: Sequence[Shape], *, seed: int, demand: float, capacity: int
 
 
 def fill(nodes: Sequence[Node], shapes: Iterable[Shape], score: Score) -> Filled:
-    """Place shapes one by one; those that do not fit are refused for good."""
+    """Place shapes one by one; those that do not fit are refused for good. A score that learns does so on the way."""
     table = table_of(nodes)
     policies = Policies(pack=score)
     placer = Placer(Draft.empty(table), Needs(table, policies), policies)
     demands: dict[Shape, Demand] = {}
+    seen: Mapping[Shape, float] = {}
+    fresh: list[Demand] = []
     arrived = placed = refused = 0
-    for shape in shapes:
+    for number, shape in enumerate(shapes):
+        if number % LEARN_EVERY == 0:
+            seen, fresh = with_started(seen, fresh), []
+            placer = Placer(placer.draft, placer.needs, taught(policies, seen))
         if shape not in demands:
             demands[shape] = Demand((RoleDemand(RoleName("pod"), shape, 1, 1),))
+        fresh.append(demands[shape])
         arrived += shape.gpu_millis
         if isinstance(placer.place(demands[shape]), Shortfall):
             refused += 1

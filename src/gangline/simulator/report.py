@@ -1,11 +1,12 @@
 """What came of a simulation: waiting, completion, utilisation, fairness, evictions; as values and as text."""
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
-from gangline.model import ACTIVE_PHASES, Job, Node, Phase
+from gangline.model import ACTIVE_PHASES, WAITING_PHASES, Job, Node, Phase
 from gangline.simulator.run import Outcome
 
 LONG_WAIT_SECONDS = 15 * 60.0
@@ -17,7 +18,8 @@ class Summary:
 
     A wait ends with the first launch; completion counts from submission to the last exit. ``long_waits`` is the
     share of jobs that waited for more than 15 minutes. ``fairness`` is Jain's index of the mean slowdown per queue:
-    1 when all queues are slowed down alike.
+    1 when all queues are slowed down alike. ``mean_queue`` is how many jobs waited at a time, on average over the
+    makespan, and ``longest_queue`` how many at most.
     """
 
     jobs: int
@@ -33,6 +35,8 @@ class Summary:
     utilisation: float
     fairness: float
     evictions: int
+    mean_queue: float
+    longest_queue: int
 
 
 def summarise(outcome: Outcome, nodes: Sequence[Node]) -> Summary:
@@ -43,6 +47,7 @@ def summarise(outcome: Outcome, nodes: Sequence[Node]) -> Summary:
     begun = min((job.created_at for job in outcome.jobs), default=outcome.ended_at)
     makespan = max((ended_at(job) for job in done), default=begun) - begun
     gpus = sum(node.capacity.gpus for node in nodes)
+    queue = queue_lengths(outcome)
     return Summary(
         jobs=len(outcome.jobs),
         completed=len(done),
@@ -57,6 +62,8 @@ def summarise(outcome: Outcome, nodes: Sequence[Node]) -> Summary:
         utilisation=sum(map(gpu_seconds, outcome.jobs)) / (gpus * makespan) if gpus and makespan else 0.0,
         fairness=_fairness(done),
         evictions=sum(entry.phase is Phase.RESUMED for job in outcome.jobs for entry in job.history),
+        mean_queue=sum(count * (end - at) for (at, count), (end, _) in pairwise(queue)) / makespan if makespan else 0.0,
+        longest_queue=max((count for _, count in queue), default=0),
     )
 
 
@@ -68,6 +75,20 @@ def waiting_times(outcome: Outcome) -> list[float]:
 def completion_times(outcome: Outcome) -> list[float]:
     """How long each completed job took from its submission on, shortest first."""
     return sorted(ended_at(job) - job.created_at for job in outcome.jobs if job.phase is Phase.COMPLETED)
+
+
+def queue_lengths(outcome: Outcome) -> list[tuple[float, int]]:
+    """How many jobs waited, from each moment on at which that changed; seconds since the first submission."""
+    begun = min((job.created_at for job in outcome.jobs), default=outcome.ended_at)
+    changes: Counter[float] = Counter()
+    for job in outcome.jobs:
+        ends = (*(entry.at for entry in job.history[1:]), outcome.ended_at)
+        for entry, end in zip(job.history, ends, strict=True):
+            if entry.phase in WAITING_PHASES:
+                changes[entry.at - begun] += 1
+                changes[end - begun] -= 1
+    moments = sorted(at for at, change in changes.items() if change)
+    return list(zip(moments, accumulate(changes[at] for at in moments), strict=True))
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:
@@ -123,6 +144,8 @@ COLUMNS: Mapping[str, str] = {
     "utilisation": "{:.1%}",
     "fairness": "{:.3f}",
     "evictions": "{:d}",
+    "mean_queue": "{:.1f}",
+    "longest_queue": "{:d}",
 }
 
 

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from gangline.controller import Controller
 from gangline.engines.simulated import FixedWork, SimulatedEngine, Timeline, Work
+from gangline.kinds.queue import QUEUE
 from gangline.lifecycle import new_job
-from gangline.model import Job, JobId, Node, Queue, Timestamp
+from gangline.lifecycle.events import CheckpointSaved, ReplicaStarted
+from gangline.model import Job, JobId, Node, Queue, QueueStatus, Timestamp
+from gangline.model.record import Record, RecordId
 from gangline.scheduling import DEFAULT_POLICIES, Policies
 from gangline.simulator.traces.arrival import Arrival
 from gangline.storage.memory import MemoryStore
@@ -68,7 +71,9 @@ class _Run:
     async def through(self, arrivals: Sequence[tuple[JobId, Arrival]]) -> None:
         """Feed everything in, moment by moment. Returns nothing: ``asyncio.run`` writes out what its task returns."""
         for queue in self._setup.queues:
-            await self._store.save_queue(queue)
+            await self._store.records(QUEUE).create(
+                Record(id=RecordId(queue.name), spec=queue, status=QueueStatus(), created_at=Timestamp(0.0))
+            )
         await self._controller.recover()
         coming = list(reversed(arrivals))
         while True:
@@ -80,6 +85,8 @@ class _Run:
                 await self._submit(*coming.pop())
             if self._setup.tick_seconds:
                 self._controller.queues_changed()
+                for report in self._engine.measure():
+                    self._controller.hear(report)
             await self._settle()
             if not coming and self._timeline.next is None and not self._busy():
                 break
@@ -116,3 +123,6 @@ class _Run:
                 return
             for event in news:
                 self._controller.hear(event)
+                if isinstance(event, ReplicaStarted):
+                    # Progress survives a stop here, so whatever runs is one that saves its work.
+                    self._controller.hear(CheckpointSaved(job_id=event.job_id, at=event.at))

@@ -7,14 +7,29 @@ from itertools import islice
 from pathlib import Path
 
 from gangline.engines.simulated import Work
+from gangline.forecast.machines import parse_nodes
 from gangline.model import Node, Queue, Resources
 from gangline.scheduling import Policies
-from gangline.simulator.machines import parse_nodes
 from gangline.simulator.run import Outcome, Setup, simulate
-from gangline.simulator.traces import Arrival, TraceError, read_openb_jobs, read_openb_nodes, read_philly, read_plain
+from gangline.simulator.traces import (
+    Arrival,
+    TraceError,
+    dlrm_nodes,
+    read_dlrm,
+    read_openb_jobs,
+    read_openb_nodes,
+    read_philly,
+    read_plain,
+    read_tiresias,
+)
+from gangline.simulator.traces.adaptive import AdaptiveWork, left_to_scheduler
+from gangline.simulator.traces.gavel import GavelWork, read_gavel, read_rates
 from gangline.simulator.traces.pollux import EPOCHS, Application, PolluxJob, PolluxWork, read_application, read_pollux
+from gangline.simulator.traces.sia import OTHERWISE as SIA_OTHERWISE
+from gangline.simulator.traces.sia import SiaWork, read_measured
 
 GPUS_PER_POLLUX_NODE = 4
+GAVEL_NODES = ("9x4xv100", "9x4xp100", "9x4xk80")
 
 
 class TraceFormat(StrEnum):
@@ -23,6 +38,11 @@ class TraceFormat(StrEnum):
     PHILLY = "philly"
     POLLUX = "pollux"
     OPENB = "openb"
+    SIA = "sia"
+    GAVEL = "gavel"
+    SHOCKWAVE = "shockwave"
+    TIRESIAS = "tiresias"
+    DLRM = "dlrm"
     CSV = "csv"
     """Our own; see traces.plain."""
 
@@ -32,15 +52,17 @@ class Workload:
     """Jobs to simulate.
 
     ``nodes`` are the machines that the trace was made for. ``make_work`` makes a fresh model of the jobs' progress
-    for every run; None when they simply run for as long as the trace says. ``start_seconds`` and ``tick_seconds``
-    are those of the published simulator, where there is one.
+    on the nodes of a run; None when they simply run for as long as the trace says. ``start_seconds`` and
+    ``tick_seconds`` are those of the published simulator, where there is one.
     """
 
     arrivals: Sequence[Arrival]
     nodes: Sequence[Node]
-    make_work: Callable[[], Work] | None = None
+    make_work: Callable[[Sequence[Node]], Work] | None = None
     start_seconds: float = 0.0
     tick_seconds: float = 0.0
+    left_to_scheduler: "Workload | None" = None
+    """The same jobs without the sizes that their users asked for, where what they do at other sizes is known."""
 
     @property
     def queues(self) -> tuple[Queue, ...]:
@@ -59,7 +81,7 @@ class Workload:
 
     def run(self, policies: Policies, nodes: Sequence[Node] = ()) -> Outcome:
         """Simulate it."""
-        work = None if self.make_work is None else self.make_work()
+        work = None if self.make_work is None else self.make_work(nodes or self.nodes)
         return simulate(self.setup(policies, nodes), self.arrivals, work)
 
 
@@ -92,13 +114,63 @@ def _pollux(path: Path, limit: int | None) -> Workload:
     jobs = list(islice(read_pollux(path), limit))
     measured = path.parent.parent / "traces"
     applications = {name: read_application(measured / name) for name in EPOCHS}
-    return Workload(
+    nodes = [_pollux_node(node) for node in parse_nodes(f"16x{GPUS_PER_POLLUX_NODE}")]
+    asked = Workload(
         arrivals=[_declared(job, applications[job.application]) for job in jobs],
-        nodes=[_pollux_node(node) for node in parse_nodes(f"16x{GPUS_PER_POLLUX_NODE}")],
-        make_work=lambda: PolluxWork(jobs, applications),
+        nodes=nodes,
+        make_work=lambda _: PolluxWork(jobs, applications),
         start_seconds=30.0,
         tick_seconds=60.0,
     )
+    chosen = [left_to_scheduler(job, GPUS_PER_POLLUX_NODE * len(nodes)) for job in jobs]
+    sized = replace(
+        asked,
+        arrivals=[job.arrival for job in chosen],
+        make_work=lambda _: AdaptiveWork(jobs, applications, asked.start_seconds),
+    )
+    return replace(asked, left_to_scheduler=sized)
+
+
+def _sia(path: Path, limit: int | None) -> Workload:
+    """A workload as it was published, two folders above the measurements of its applications in ``traces``."""
+    jobs = list(islice(read_pollux(path), limit))
+    folder = path.parent.parent.parent / "traces"
+    measured = {name: read_measured(folder / name) for name in sorted({job.application for job in jobs})}
+    return Workload(
+        arrivals=[_declared(job, measured[job.application][SIA_OTHERWISE]) for job in jobs],
+        nodes=parse_nodes("6x4xaws", "3x8xrtx", "2x8xdgx-ext"),
+        make_work=lambda nodes: SiaWork(jobs, measured, nodes),
+        tick_seconds=60.0,
+    )
+
+
+def _gavel(path: Path, limit: int | None) -> Workload:
+    """A trace of Gavel; the rates lie in the folder above, the machines are those of its simulations."""
+    return _stepped(path, limit, path.parent.parent / "simulation_throughputs.json.gz", GAVEL_NODES)
+
+
+def _shockwave(path: Path, limit: int | None) -> Workload:
+    """A trace of Shockwave with the rates beside it, on the 32 GPUs of its canonical run."""
+    return _stepped(path, limit, path.parent / "tacc_throughputs.json.gz", ("8x4xv100",))
+
+
+def _stepped(path: Path, limit: int | None, table: Path, machines: Sequence[str]) -> Workload:
+    rates = read_rates(table if table.exists() else table.with_suffix(""))
+    jobs = list(islice(read_gavel(path, rates), limit))
+    return Workload(
+        arrivals=[job.arrival for job in jobs],
+        nodes=parse_nodes(*machines),
+        make_work=lambda nodes: GavelWork(jobs, rates, nodes),
+    )
+
+
+def _tiresias(path: Path, limit: int | None) -> Workload:
+    # The testbed of the paper.
+    return Workload(arrivals=list(islice(read_tiresias(path), limit)), nodes=parse_nodes("15x4"))
+
+
+def _dlrm(path: Path, limit: int | None) -> Workload:
+    return Workload(arrivals=list(islice(read_dlrm(path), limit)), nodes=dlrm_nodes())
 
 
 def _pollux_node(node: Node) -> Node:
@@ -118,5 +190,10 @@ _READERS: dict[TraceFormat, Callable[[Path, int | None], Workload]] = {
     TraceFormat.PHILLY: _philly,
     TraceFormat.POLLUX: _pollux,
     TraceFormat.OPENB: _openb,
+    TraceFormat.SIA: _sia,
+    TraceFormat.GAVEL: _gavel,
+    TraceFormat.SHOCKWAVE: _shockwave,
+    TraceFormat.TIRESIAS: _tiresias,
+    TraceFormat.DLRM: _dlrm,
     TraceFormat.CSV: _plain,
 }

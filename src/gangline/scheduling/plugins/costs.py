@@ -1,8 +1,8 @@
 """What stopping a gang would waste."""
 
 from gangline.model import Timestamp
-from gangline.scheduling.holdings import Held
-from gangline.scheduling.table import CPU, GPU
+from gangline.scheduling.gangs.holdings import Held
+from gangline.scheduling.nodes.table import CPU, GPU
 
 
 class WorkLost:
@@ -13,6 +13,10 @@ class WorkLost:
 
     def cost(self, gang: Held, now: Timestamp) -> float:
         """Seconds since launch or the last checkpoint, whichever came later, times the size of the gang."""
-        size = gang.amounts.item(GPU) / 1000 + gang.amounts.item(CPU) / 100_000
-        saved_at = max(gang.launched_at, gang.job.checkpoint_at or 0.0)
-        return max(now - saved_at, 0.0) * size
+        saved_at, told_at = gang.launched_at, gang.job.checkpoint_at
+        if told_at is not None and told_at > saved_at:
+            saved_at = told_at
+        if now <= saved_at:
+            return 0.0
+        amounts = gang.amounts
+        return (now - saved_at) * (amounts.item(GPU) / 1000 + amounts.item(CPU) / 100_000)

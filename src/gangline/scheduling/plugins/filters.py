@@ -4,11 +4,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gangline.model import Match, NodeRequirement, NodeTerm, Taint, Toleration
+from gangline.model import Match, NodeRequirement, NodeTerm
 from gangline.model.placement import NODE_NAME
+from gangline.model.resources import GPU_MEMORY
+from gangline.scheduling.demand.shapes import Shape
+from gangline.scheduling.nodes.table import ABSENT, Bools, Interned, NodeTable
 from gangline.scheduling.plugins.interface import Refusal
-from gangline.scheduling.shapes import Shape
-from gangline.scheduling.table import ABSENT, Bools, Interned, NodeTable
 
 
 class NodeHealth:
@@ -44,21 +45,23 @@ class TaintToleration:
     def refuse(self, table: NodeTable, shape: Shape) -> Iterable[Refusal]:
         """Refuse nodes per taint that no toleration matches."""
         for taint, carriers in table.taints():
-            if not any(tolerates(toleration, taint) for toleration in shape.tolerations):
+            if not any(toleration.tolerates(taint) for toleration in shape.tolerations):
                 named = f"{taint.key}={taint.value}" if taint.value else taint.key
                 yield Refusal(f"taint {named} is not tolerated", carriers)
 
 
 class GpuType:
-    """Keeps replicas that name GPU types on nodes of one of those types."""
+    """Keeps replicas that name GPU types, or their memory, on nodes that have such."""
 
     def refuse(self, table: NodeTable, shape: Shape) -> Iterable[Refusal]:
-        """Refuse nodes of any other type."""
+        """Refuse nodes of any other type, and with smaller GPUs."""
         if shape.gpu_types:
             wanted = np.zeros(len(table), dtype=np.bool_)
             for name in shape.gpu_types:
                 wanted |= table.gpu_type.equal_to(name)
             yield Refusal(f"GPU type is not {' or '.join(shape.gpu_types)}", ~wanted)
+        if memory := shape.amount(GPU_MEMORY):
+            yield Refusal(f"no GPU with {memory} MiB memory", table.gpu_memory < memory)
 
 
 def holds(table: NodeTable, term: NodeTerm) -> Bools:
@@ -85,14 +88,3 @@ def _meets(table: NodeTable, requirement: NodeRequirement) -> Bools:
 def _carry(labels: Interned, values: Iterable[str]) -> Bools:
     wanted = [number for number, name in enumerate(labels.names) if name in set(values)]
     return np.isin(labels.ids, wanted)
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Kubernetes' rule: an empty key or effect matches all, ``Exists`` ignores the value."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if not toleration.key:
-        return toleration.operator == "Exists" or toleration.value == taint.value
-    if toleration.key != taint.key:
-        return False
-    return toleration.operator == "Exists" or toleration.value == taint.value

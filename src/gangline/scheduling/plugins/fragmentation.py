@@ -8,14 +8,14 @@ One thing is added to the published idea: free GPUs that the free processors of 
 average sees them only once no kind of replica fits any more, which is too late to steer around.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from gangline.scheduling.devices import CLOSED
-from gangline.scheduling.draft import Draft, Need
-from gangline.scheduling.shapes import GPU_MILLIS, Shape
-from gangline.scheduling.table import CPU, MEMORY, WHOLE_GPUS, Bools, Floats, Ints, NodeTable
+from gangline.scheduling.demand.shapes import GPU_MILLIS, Shape
+from gangline.scheduling.nodes.devices import CLOSED
+from gangline.scheduling.nodes.draft import Draft, Need
+from gangline.scheduling.nodes.table import CPU, MEMORY, WHOLE_GPUS, Bools, Floats, Ints, NodeTable
 
 TYPICAL: tuple[tuple[Shape, float], ...] = tuple(
     (
@@ -38,7 +38,10 @@ WORTH_SORTING = 256
 
 
 class FragmentationGradient:
-    """Scores nodes by the growth of expected fragmentation, over a workload of typical shapes."""
+    """Scores nodes by the growth of expected fragmentation, over the shapes that have been seen.
+
+    Where nothing has been seen yet, typical shapes stand in for them.
+    """
 
     def __init__(self, workload: Iterable[tuple[Shape, float]] = TYPICAL) -> None:
         shapes = [(shape, weight) for shape, weight in workload if weight > 0]
@@ -56,6 +59,10 @@ class FragmentationGradient:
         self._cpu_per_gpu = float(self._cpu[busy] @ self._weights[busy]) / max(gpu_millis, 1.0)
         self._table: NodeTable | None = None
         self._typed: Bools = np.zeros((0, 0), dtype=np.bool_)
+
+    def taught(self, seen: Mapping[Shape, float]) -> "FragmentationGradient":
+        """The same over these shapes."""
+        return FragmentationGradient(seen.items())
 
     def score(self, draft: Draft, need: Need, rows: Ints) -> Floats:
         """How much more GPU capacity, in thousandths, would be stranded."""

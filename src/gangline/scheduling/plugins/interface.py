@@ -4,15 +4,16 @@ Plugins receive the snapshot's values and nothing else: no client, no clock, no 
 the same answer, or decisions would not repeat. Lower numbers come first, everywhere.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from gangline.allocation.sizes import Candidate
 from gangline.model import Job, Queue, Timestamp
-from gangline.scheduling.draft import Draft, Need
-from gangline.scheduling.holdings import Held
-from gangline.scheduling.shapes import Shape
-from gangline.scheduling.table import Bools, Floats, Ints, NodeTable
+from gangline.scheduling.demand.shapes import Shape
+from gangline.scheduling.gangs.holdings import Held
+from gangline.scheduling.nodes.draft import Draft, Need
+from gangline.scheduling.nodes.table import Bools, Floats, Ints, NodeTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,15 @@ class Score(Protocol):
 
 
 @runtime_checkable
+class LearningScore(Score, Protocol):
+    """An optional power of ``Score``: it prepares for the replicas that usually arrive."""
+
+    def taught(self, seen: Mapping[Shape, float]) -> Score:
+        """Return the score to use where so many replicas of each shape have been seen."""
+        ...
+
+
+@runtime_checkable
 class NodeScore(Score, Protocol):
     """An optional power of ``Score``: it is the same for every replica, and follows from the amounts alone.
 
@@ -63,6 +73,27 @@ class JobOrder(Protocol):
         ...
 
 
+@runtime_checkable
+class SharedOrder(JobOrder, Protocol):
+    """An optional power of ``JobOrder``: jobs of equal rank stand in line for somebody, and those take turns."""
+
+    def party(self, job: Job) -> str:
+        """Return for whom the job stands there."""
+        ...
+
+
+@runtime_checkable
+class ChangingOrder(JobOrder, Protocol):
+    """An optional power of ``JobOrder``: it says when the rank of a gang that runs will change with time alone.
+
+    Until then the rank is not asked for again; orders are told apart by comparing them, and must be hashable.
+    """
+
+    def changes_at(self, job: Job, now: Timestamp) -> Timestamp | None:
+        """Return the first moment at which ``rank`` gives another answer; None when it never does by time alone."""
+        ...
+
+
 class QueueOrder(Protocol):
     """Called whenever a queue has got something: which of several sibling queues is served next?
 
@@ -79,4 +110,12 @@ class VictimCost(Protocol):
 
     def cost(self, gang: Held, now: Timestamp) -> float:
         """Return the waste; cheap gangs are stopped first."""
+        ...
+
+
+class SizePolicy(Protocol):
+    """Called when sizes are chosen, for the gangs of one priority that leave theirs to the scheduler."""
+
+    def sizes(self, candidates: Sequence[Candidate], capacity: int) -> Mapping[str, int]:
+        """Return how many replicas each has, by name; all must fit. Empty when the least of all do not."""
         ...

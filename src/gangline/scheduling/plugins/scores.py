@@ -1,13 +1,15 @@
 """Which of several nodes that have room is taken first: the one preferred, and then the fullest or the emptiest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gangline.scheduling.draft import Draft, Need
+from gangline.scheduling.demand.shapes import Shape
+from gangline.scheduling.nodes.draft import Draft, Need
+from gangline.scheduling.nodes.table import CPU, GPU, MEMORY, PODS, Floats, Ints, NodeTable
 from gangline.scheduling.plugins.filters import holds
-from gangline.scheduling.shapes import Shape
-from gangline.scheduling.table import CPU, GPU, MEMORY, PODS, Floats, Ints, NodeTable
+from gangline.scheduling.plugins.fragmentation import FragmentationGradient
+from gangline.scheduling.plugins.interface import Score
 
 _GPUS_LAST = 1e6
 """More than any node has pods."""
@@ -17,7 +19,15 @@ class Pack:
     """Prefers the node with the fewest free GPUs, then with the least free processor and memory.
 
     Replicas without a GPU thereby fill nodes without (free) GPUs first and leave the others to those who need them.
+    Where replicas share GPUs or are choosy about their type, tight packing strands what others need: there it is the
+    node where a replica strands least, for the replicas that have been seen.
     """
+
+    def taught(self, seen: Mapping[Shape, float]) -> Score:
+        """The fragmentation gradient, if anybody shares GPUs or names their type."""
+        if any(shape.gpu_part or shape.gpu_types for shape in seen):
+            return FragmentationGradient(seen.items())
+        return self
 
     def score(self, draft: Draft, need: Need, rows: Ints) -> Floats:
         """Free GPUs, with free processor and memory as fractions behind the point."""

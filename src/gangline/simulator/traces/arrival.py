@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gangline.errors import InvalidInputError
-from gangline.model import JobSpec, Timestamp
+from gangline.model import JobSpec, Resources, RoleName, RoleSpec, Timestamp
 
 
 class TraceError(InvalidInputError):
@@ -22,6 +22,12 @@ class Arrival:
     at: Timestamp
     spec: JobSpec
     seconds: float
+
+
+def single_gpus(count: int) -> tuple[RoleSpec, ...]:
+    """The roles of a job that is known only by its number of GPUs: a worker for each."""
+    resources = Resources(cpu_millis=1000, memory_mib=1024, gpu_millis=1000)
+    return (RoleSpec(name=RoleName("worker"), replicas=count, command=("train",), resources=resources),)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from gangline.model import (
     RoleSpec,
     Timestamp,
 )
-from gangline.scheduling.shapes import Shape
+from gangline.scheduling.demand.shapes import Shape
 from gangline.simulator.traces.arrival import Arrival
 from gangline.simulator.traces.rows import Row, read_each, read_rows
 
@@ -49,16 +49,24 @@ def read_openb_pods(path: Path) -> Iterator[Shape]:
 
 
 def read_openb_jobs(path: Path) -> Iterator[Arrival]:
-    """Read the pod list as jobs; a pod that was never scheduled is taken to need its whole life."""
-    return read_each(path, (*_POD_COLUMNS, "name", "creation_time", "deletion_time", "scheduled_time"), _arrival)
+    """Read the pod list as jobs; a pod that was never scheduled is taken to need its whole life.
+
+    Lists without times are read as the published experiments use them: one pod a second, and none leaves before the
+    last has come.
+    """
+    count = sum(1 for _ in read_rows(path, _POD_COLUMNS))
+    return read_each(path, (*_POD_COLUMNS, "name"), lambda row: _arrival(row, count))
 
 
-def _arrival(row: Row) -> Arrival:
-    begun = row.number("scheduled_time" if row.text("scheduled_time") else "creation_time")
-    seconds = max(row.number("deletion_time") - begun, 0.0)
+def _arrival(row: Row, count: int) -> Arrival:
+    at, seconds = float(row.line - 2), float(count)
+    if row.text("creation_time"):
+        at = row.number("creation_time")
+        begun = row.number("scheduled_time") if row.text("scheduled_time") else at
+        seconds = max(row.number("deletion_time") - begun, 0.0)
     role = RoleSpec(name=RoleName("worker"), command=("train",), resources=_resources(row))
     return Arrival(
-        at=Timestamp(row.number("creation_time")),
+        at=Timestamp(at),
         seconds=seconds,
         spec=JobSpec(
             name=row.text("name"),
@@ -69,7 +77,7 @@ def _arrival(row: Row) -> Arrival:
     )
 
 
-_POD_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
+_POD_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 
 
 def _resources(row: Row) -> Resources:

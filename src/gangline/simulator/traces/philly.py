@@ -53,5 +53,5 @@ def _parse(text: str, path: Path, line: int) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise TraceError(f"'{text}' is no time", field="timestamp", file=str(path), line=line) from error
+        raise TraceError(f"'{text}' is not a time", field="timestamp", file=str(path), line=line) from error
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -14,9 +14,10 @@ from math import ceil, exp, log
 from pathlib import Path
 from typing import TypeVar
 
-from gangline.model import Gang, GangReplica, JobId, JobSpec, Resources, RoleName, RoleSpec, Timestamp
-from gangline.simulator.traces.arrival import Arrival, open_text
+from gangline.model import Gang, JobId, JobSpec, Timestamp
+from gangline.simulator.traces.arrival import Arrival, open_text, single_gpus
 from gangline.simulator.traces.rows import Row, read_rows
+from gangline.simulator.traces.steps import StepWork
 
 EPOCHS: Mapping[str, int] = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
 LARGEST_LOCAL_BATCH: Mapping[str, int] = {"yolov3": 8}
@@ -61,13 +62,17 @@ class Application:
     def step_seconds(self, placement: Sequence[int], batch_size: int) -> float:
         """How long one step takes with these GPUs per node."""
         replicas = sum(placement)
-        measured = self.placements.get(normalised(placement)) or self._nearest_scale(len(placement), replicas)
+        measured = self.measured_at(placement)
         local = batch_size / replicas
         most = min(LARGEST_LOCAL_BATCH.get(self.name, batch_size), measured.step[-1][0])
         rounds = max(ceil(local / most), 1)
         step, sync = interpolate(measured.step, local / rounds), interpolate(measured.sync, local / rounds)
         # Gradients are accumulated over the rounds and exchanged once, in the last.
         return (rounds - 1) * (step - sync) + step
+
+    def measured_at(self, placement: Sequence[int]) -> "Measured":
+        """The measurements of a placement, or of the one with the nearest number of GPUs."""
+        return self.placements.get(normalised(placement)) or self._nearest_scale(len(placement), sum(placement))
 
     def _nearest_scale(self, nodes: int, replicas: int) -> "Measured":
         key = min(self.scalability, key=lambda each: (abs(each[1] - replicas), abs(each[0] - nodes), each))
@@ -107,13 +112,14 @@ def interpolate(curve: Curve, x: float) -> float:
     return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
 
-def read_application(folder: Path) -> Application:
-    """Read one application's measurements."""
+def read_application(folder: Path, kind: str = "") -> Application:
+    """Read one application's measurements; those of one type of GPU if there are several."""
+    suffix = f"-{kind}.csv" if kind else ".csv"
     placements = _measured(
-        folder / "placements.csv", "placement", lambda row: normalised(_digits(row.text("placement")))
+        folder / f"placements{suffix}", "placement", lambda row: normalised(_digits(row.text("placement")))
     )
     scalability = _measured(
-        folder / "scalability.csv", "num_nodes", lambda row: (row.whole("num_nodes"), row.whole("num_replicas"))
+        folder / f"scalability{suffix}", "num_nodes", lambda row: (row.whole("num_nodes"), row.whole("num_replicas"))
     )
     epochs = {int(path.stem.split("-")[1]): _epochs(path) for path in sorted(folder.glob("validation-*.csv"))}
     return Application(folder.name, placements, scalability, epochs)
@@ -155,43 +161,31 @@ class PolluxJob:
 def read_pollux(path: Path) -> Iterator[PolluxJob]:
     """Read a workload: rigid gangs of one GPU per replica, as their users had tuned them."""
     for row in read_rows(path, ("name", "time", "application", "num_replicas", "batch_size")):
-        role = RoleSpec(
-            name=RoleName("worker"),
-            replicas=row.whole("num_replicas"),
-            command=("train",),
-            resources=Resources(cpu_millis=1000, memory_mib=1024, gpu_millis=1000),
-        )
-        spec = JobSpec(name=row.text("name"), roles=(role,))
+        spec = JobSpec(name=row.text("name"), roles=single_gpus(row.whole("num_replicas")))
         arrival = Arrival(at=Timestamp(row.number("time")), spec=spec, seconds=0.0)
         yield PolluxJob(arrival, row.text("application"), row.whole("batch_size"))
 
 
-class PolluxWork:
+class PolluxWork(StepWork):
     """The work of a Pollux workload: progress is steps, and a step takes as long as the placement makes it."""
 
     def __init__(self, jobs: Sequence[PolluxJob], applications: Mapping[str, Application]) -> None:
+        super().__init__()
         self._jobs = {JobId(job.arrival.spec.name): job for job in jobs}
         self._applications = applications
-        self._steps: dict[JobId, float] = {}
 
-    def seconds_left(self, gang: Gang) -> float:
-        """Steps that are left, at this placement's speed."""
+    def total_steps(self, job_id: JobId) -> float:
+        """Steps until the job has converged at its batch size."""
+        job = self._jobs[job_id]
+        return self._applications[job.application].iterations(job.batch_size)
+
+    def step_seconds(self, gang: Gang) -> float:
+        """One step with these GPUs per node."""
         job = self._jobs[gang.id.job_id]
-        total = self._applications[job.application].iterations(job.batch_size)
-        return max(total - self._steps.get(gang.id.job_id, 0.0), 0.0) * self._step_seconds(gang)
+        return self._applications[job.application].step_seconds(gpus_per_node(gang), job.batch_size)
 
-    def advance(self, gang: Gang, seconds: float) -> None:
-        """Steps that were made in this time."""
-        steps = seconds / self._step_seconds(gang)
-        self._steps[gang.id.job_id] = self._steps.get(gang.id.job_id, 0.0) + steps
 
-    def exit_code(self, gang: Gang, replica: GangReplica) -> int | None:
-        """All goes well."""
-        del gang, replica
-        return 0
-
-    def _step_seconds(self, gang: Gang) -> float:
-        job = self._jobs[gang.id.job_id]
-        per_node = Counter(replica.node for replica in gang.replicas)
-        placement = [per_node[node] for node in sorted(per_node)]
-        return self._applications[job.application].step_seconds(placement, job.batch_size)
+def gpus_per_node(gang: Gang) -> list[int]:
+    """How many of its replicas, of one GPU each, a gang has on each of its nodes."""
+    per_node = Counter(replica.node for replica in gang.replicas)
+    return [per_node[node] for node in sorted(per_node)]

@@ -19,11 +19,11 @@ class Row:
     def __init__(self, values: Mapping[str, str], path: Path, line: int) -> None:
         self._values = values
         self._path = path
-        self._line = line
+        self.line = line
 
     def text(self, column: str) -> str:
-        """A column as it is."""
-        return self._values[column]
+        """A column as it is; one that the trace need not have is empty."""
+        return self._values.get(column) or ""
 
     def whole(self, column: str) -> int:
         """A column as a whole number; an empty one is zero."""
@@ -31,18 +31,18 @@ class Row:
 
     def number(self, column: str) -> float:
         """A column as a number; an empty one is zero."""
-        text = self._values[column]
+        text = self.text(column)
         try:
             number = float(text or 0)
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise self.error(f"'{text}' is no number", column)
+            raise self.error(f"'{text}' is not a number", column)
         return number
 
     def error(self, message: str, column: str | None = None) -> TraceError:
         """What is wrong with this line."""
-        return TraceError(message, field=column, file=str(self._path), line=self._line)
+        return TraceError(message, field=column, file=str(self._path), line=self.line)
 
 
 def read_each(path: Path, columns: Sequence[str], build: Callable[[Row], Built]) -> Iterator[Built]:
@@ -62,7 +62,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
         with open_text(path) as stream:
             yield from _rows(csv.DictReader(stream), path, columns)
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error) as error:
-        raise TraceError(f"is no table of text: {error}", file=str(path)) from error
+        raise TraceError(f"is not a table of text: {error}", file=str(path)) from error
 
 
 def _rows(reader: "csv.DictReader[str]", path: Path, columns: Sequence[str]) -> Iterator[Row]:

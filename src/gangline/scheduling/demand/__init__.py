@@ -1,0 +1,1 @@
+"""What gangs ask for, reduced to what placement needs."""

@@ -1,0 +1,1 @@
+"""Gangs that wait, run or terminate, reduced to what the scheduler needs."""

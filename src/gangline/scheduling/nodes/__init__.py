@@ -1,0 +1,1 @@
+"""Nodes as arrays, what is free on them, and sets of them."""

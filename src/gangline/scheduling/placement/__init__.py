@@ -1,0 +1,1 @@
+"""Where the replicas of one gang go, given what is free."""

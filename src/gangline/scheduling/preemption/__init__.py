@@ -1,0 +1,1 @@
+"""Who stops, or shrinks, so that another gang fits; and the place that is reserved meanwhile."""

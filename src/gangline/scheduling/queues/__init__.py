@@ -1,0 +1,1 @@
+"""The tree of queues: shares, limits, and which gang is next."""
