@@ -104,7 +104,7 @@ def test_good_numbers_are_recorded_beside_one_that_is_none(metrics: Path, capsys
     report(step=1, loss=0.5, accuracy=None, rate=0.1)  # type: ignore[arg-type]  # what users do
 
     assert [record["name"] for record in read(metrics)] == ["loss", "rate"]
-    assert "the value of 'accuracy' is no single number" in capsys.readouterr().err
+    assert "the value of 'accuracy' is not a single number" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_is_no_number_is_told_and_training_goes_on(
     report(**numbers)  # type: ignore[arg-type]  # what users do
     report(step=1, loss=0.5)
 
-    assert "is no single number" in capsys.readouterr().err
+    assert "is not a single number" in capsys.readouterr().err
     assert [record["value"] for record in read(metrics)] == [0.5]
 
 

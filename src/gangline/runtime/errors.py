@@ -3,6 +3,7 @@
 RuntimeLibraryError
     ContractError            an environment variable of the contract is missing half of its meaning
     CorruptCheckpointError   a checkpoint does not match its manifest
+    MirrorError              a checkpoint could not be kept at its address
     RendezvousError          peers did not accept connections in time
 """
 
@@ -34,6 +35,14 @@ class CorruptCheckpointError(RuntimeLibraryError):
     def __init__(self, path: Path, reason: str) -> None:
         self.path, self.reason = path, reason
         super().__init__(f"checkpoint {path} is corrupt: {reason}")
+
+
+class MirrorError(RuntimeLibraryError):
+    """A checkpoint is not at the address where it should be kept."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address, self.reason = address, reason
+        super().__init__(f"checkpoints at {address}: {reason}")
 
 
 class RendezvousError(RuntimeLibraryError):

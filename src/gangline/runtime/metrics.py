@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from gangline.runtime import stop
+from gangline.runtime import stacks, stop
 from gangline.runtime.replica import current
 
 
@@ -59,7 +59,7 @@ def report(*, step: int | None = None, total_steps: int | None = None, **metrics
 
     With `total_steps`, the share of steps done is recorded as the metric `progress`. It ends at 1 whether steps are
     counted as they are finished (1 to `total_steps`) or as `range(total_steps)` counts them. A number that is not
-    finite is recorded as null, because JSON has no word for it; what is no number is left out. Outside a job nothing
+    finite is recorded as null, because JSON has no word for it; what is not a number is left out. Outside a job nothing
     is written. Never raises.
     """
     path = current().metrics_path
@@ -73,14 +73,15 @@ def report(*, step: int | None = None, total_steps: int | None = None, **metrics
             metrics["progress"] = min(1.0, max(0.0, at_step / int(total_steps)))
             file.one_step_short = (at_step, os.getpid()) if at_step == int(total_steps) - 1 else None
     except Exception as error:  # noqa: BLE001  # arrays and tensors refuse in ways of their own; training goes on
-        file.warn(f"step {step!r} of {total_steps!r} is no single number ({error})")
+        file.warn(f"step {step!r} of {total_steps!r} is not a single number ({error})")
         return
+    stacks.reported(at_step)
     records: list[dict[str, object]] = []
     for name, value in metrics.items():
         try:
             records.append({"at": now, "name": name, "value": _number(value), "step": at_step})
         except Exception as error:  # noqa: BLE001  # as above; the other numbers are good
-            file.warn(f"the value of '{name}' is no single number ({error})")
+            file.warn(f"the value of '{name}' is not a single number ({error})")
     if records:
         file.append(records)
 

@@ -141,7 +141,7 @@ def _receive(connection: socket.socket) -> tuple[int, bytes]:
 
 
 def serve(command: list[str], token: bytes, *, port: int | None = None) -> int:
-    """Answer on a port while the worker's own command runs; return its exit code. Without one, answer for ever."""
+    """Answer on a port while the worker's own command runs; return its exit code. Without one, answer forever."""
     with socket.create_server(("", _port() if port is None else port), backlog=128) as listener:
         answering = threading.Thread(target=answer, args=(listener, token), daemon=True)
         answering.start()

@@ -31,11 +31,21 @@ class Replica:
     world_size: int
     attempt: int
     incarnation: int
+    resume_from: tuple[int, int] | None
+    """The step that a user chose to go on from, and the attempt from which on that holds."""
     cluster: Mapping[str, tuple[str, ...]]
     address: str
     data_directory: Path
     result_directory: Path
     checkpoint_directory: Path
+    checkpoint_to: str | None
+    """Where checkpoints are also written, as the job's file says."""
+    checkpoint_keep: int
+    checkpoint_seconds: float | None
+    checkpoint_keys: tuple[Path, str] | None
+    """A file with keys of object stores, and the name of the one that is needed."""
+    checkpoint_socket: Path | None
+    """Where the container listens that writes checkpoints to their address, on a cluster."""
     metrics_path: Path | None
     secret_path: Path | None
     """A file with the secret that the job's replicas share and nobody else knows."""
@@ -43,6 +53,10 @@ class Replica:
     """Whether what replicas say to each other over the network shall be encrypted, where the library can."""
     grace_seconds: float
     in_job: bool
+
+    def abandons(self, step: int, attempt: int) -> bool:
+        """Whether a checkpoint does not count any more, because its user chose an earlier one since."""
+        return is_abandoned(self.resume_from, step, attempt)
 
     @property
     def name(self) -> str:
@@ -52,6 +66,11 @@ class Replica:
     def peers(self, role: str) -> tuple[str, ...]:
         """Addresses of one role in index order; empty when the job has no such role."""
         return self.cluster.get(role, ())
+
+
+def is_abandoned(resume_from: tuple[int, int] | None, step: int, attempt: int) -> bool:
+    """Whether a checkpoint lies after the step that its user chose to go on from, and was saved before that."""
+    return resume_from is not None and step > resume_from[0] and attempt < resume_from[1]
 
 
 def current(environment: Mapping[str, str] | None = None) -> Replica:
@@ -66,11 +85,21 @@ def current(environment: Mapping[str, str] | None = None) -> Replica:
         world_size=_whole(env, "GANGLINE_WORLD_SIZE", 1),
         attempt=_whole(env, "GANGLINE_ATTEMPT", 1),
         incarnation=_whole(env, "GANGLINE_INCARNATION", 0),
+        resume_from=resume_point(env.get("GANGLINE_RESUME_FROM", "")),
         cluster=_cluster(env),
         address=env.get("GANGLINE_ADDRESS", ""),
         data_directory=Path(env.get("DATA_DIR", "data")),
         result_directory=Path(env.get("RESULT_DIR", "results")),
         checkpoint_directory=Path(env.get("CHECKPOINT_DIR", "checkpoints")),
+        checkpoint_to=env.get("GANGLINE_CHECKPOINT_TO") or None,
+        checkpoint_keep=_whole(env, "GANGLINE_CHECKPOINT_KEEP", 3),
+        checkpoint_seconds=_seconds(env, "GANGLINE_CHECKPOINT_SECONDS", 0.0) or None,
+        checkpoint_keys=(
+            (Path(env["GANGLINE_CHECKPOINT_KEYS"]), env.get("GANGLINE_CHECKPOINT_STORE", ""))
+            if env.get("GANGLINE_CHECKPOINT_KEYS")
+            else None
+        ),
+        checkpoint_socket=(Path(env["GANGLINE_CHECKPOINT_SOCKET"]) if env.get("GANGLINE_CHECKPOINT_SOCKET") else None),
         metrics_path=Path(env["GANGLINE_METRICS"]) if env.get("GANGLINE_METRICS") else None,
         secret_path=Path(env["GANGLINE_SECRET_FILE"]) if env.get("GANGLINE_SECRET_FILE") else None,
         encrypt=_yes_or_no(env, "GANGLINE_ENCRYPT"),
@@ -84,6 +113,16 @@ def _whole(env: Mapping[str, str], variable: str, default: int) -> int:
     if not text.isascii() or not text.isdigit():
         raise ContractError(variable, text, "a whole number")
     return int(text)
+
+
+def resume_point(text: str) -> tuple[int, int] | None:
+    """Read the step that a user chose to go on from, and the attempt since which that holds."""
+    if not text:
+        return None
+    step, _, attempt = text.partition(".")
+    if not (step.isdigit() and attempt.isdigit()):
+        raise ContractError("GANGLINE_RESUME_FROM", text, "STEP.ATTEMPT")
+    return int(step), int(attempt)
 
 
 def _yes_or_no(env: Mapping[str, str], variable: str) -> bool:

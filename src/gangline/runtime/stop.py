@@ -23,7 +23,8 @@ class StopNotice:
         self._received = False
         self._callbacks: list[Callable[[], None]] = []
         self._previous: Callable[[int, FrameType | None], object] | int | None = None
-        os.register_at_fork(after_in_child=self._uninstall)
+        if hasattr(os, "register_at_fork"):  # nothing forks on Windows
+            os.register_at_fork(after_in_child=self._uninstall)
 
     def stopping(self) -> bool:
         """Whether the stop notice has come."""
@@ -40,6 +41,12 @@ class StopNotice:
         self._callbacks.append(callback)
         if self._received:
             callback()
+
+    def take_back(self) -> None:
+        """Hear of the signal again instead of a handler that a framework has installed since `stopping` was asked."""
+        self._install()
+        if self._installed and threading.current_thread() is threading.main_thread():
+            signal.signal(self._signal, self._receive)
 
     def _install(self) -> None:
         # Python lets only the main thread install a handler; other threads read what it saw.
@@ -67,3 +74,4 @@ _notice = StopNotice()
 stopping = _notice.stopping
 received = _notice.received
 on_stop = _notice.on_stop
+take_back = _notice.take_back

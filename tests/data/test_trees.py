@@ -1,15 +1,20 @@
 """What a copy of a tree has in it: links in the tree, links out of it, and what is neither file nor directory."""
 
 import os
+import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gangline.runtime.moving import move
-from gangline.runtime.trees import Tree
-from gangline.runtime.unpacking import PermanentError
+from gangline.data import trees
+from gangline.data.moving import PERMANENT_FAILURE, move
+from gangline.data.progress import Meter
+from gangline.data.trees import Tree, copy
+from gangline.data.unpacking import PermanentError
 
 
 def write(path: Path, text: str = "x") -> Path:
@@ -174,13 +179,13 @@ def test_modes_and_times_are_kept_and_read_only_directories_can_be_stored(tree: 
 def test_two_that_move_into_one_directory_have_drafts_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gangline.runtime import moving
+    from gangline.data import moving
 
     write(tmp_path / "a/model", "a")
     write(tmp_path / "b/model", "b")
     fetch = moving.copy
 
-    def fetch_while_another_moves(source: Path, draft: Path) -> str:
+    def fetch_while_another_moves(source: Path, draft: Path, *_: object) -> str:
         monkeypatch.setattr(moving, "copy", fetch)
         note = fetch(source, draft)
         move(str(tmp_path / "b"), str(tmp_path / "out/b"))
@@ -190,3 +195,77 @@ def test_two_that_move_into_one_directory_have_drafts_of_their_own(
     move(str(tmp_path / "a"), str(tmp_path / "out/a"))
     assert (tmp_path / "out/a/model").read_text() == "a"
     assert (tmp_path / "out/b/model").read_text() == "b"
+
+
+def test_links_are_followed_only_where_they_may_be(tmp_path: Path) -> None:
+    """A mover of a cluster has the keys of a store among its own files."""
+    job, keys = tmp_path / "job", tmp_path / "keys"
+    for folder in (job / "results", job / "data", keys):
+        folder.mkdir(parents=True)
+    (keys / "secret").write_text("key")
+    (job / "data" / "set").write_text("set")
+    (job / "results" / "file").symlink_to(keys / "secret")
+    (job / "results" / "folder").symlink_to(keys)
+    (job / "results" / "inside").symlink_to(job / "data" / "set")
+    trees.follow_links_only_below([str(job)])
+    try:
+        note = trees.copy(job / "results", tmp_path / "copy")
+        with pytest.raises(PermanentError, match="a link out of the job's directories"):
+            trees.open_followed(job / "results" / "file")
+    finally:
+        trees.follow_links_only_below([])
+    assert {path.name: path.read_text() for path in (tmp_path / "copy").iterdir()} == {"inside": "set"}
+    assert "file (a link out of the job's directories), folder (a link out of the job's directories)" in note
+
+
+class Restless:
+    """A file whose state is another at each of the first looks."""
+
+    def __init__(self, looks: int) -> None:
+        self.changes = iter(range(looks))
+
+    def __call__(self, _: object) -> tuple[int, int]:
+        return 0, next(self.changes, -1)
+
+
+@pytest.mark.parametrize(("looks", "want"), [(2, ""), (100, "changed while they were read from {}: data")])
+def test_a_file_that_changes_while_it_is_copied_is_copied_again_and_told_of_if_it_never_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int, want: str
+) -> None:
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "data").write_text("content")
+    restless, meter = Restless(looks), Meter()
+    monkeypatch.setattr("gangline.data.trees._state", restless)
+    assert copy(tmp_path / "from", tmp_path / "to", meter) == want.format(tmp_path / "from")
+    assert (tmp_path / "to" / "data").read_text() == "content"
+    assert next(restless.changes, None) == (None if looks == 2 else 6), "three tries, and no more than it needs"
+    assert meter.measure().moved_bytes == len("content")
+
+
+MOVE = """
+import sys
+from gangline.data.moving import move, tell_failure
+try:
+    move(sys.argv[1], sys.argv[2])
+except OSError as error:
+    sys.exit(tell_failure(error))
+"""
+POWERS = "-dac_override,-dac_read_search"
+"""What lets root read every file; a user has neither."""
+
+
+@pytest.mark.parametrize("name", ["closed/model", "closed"], ids=["file", "directory"])
+def test_what_its_owner_may_not_read_is_named_with_what_to_do(tree: Path, name: str) -> None:
+    write(tree / "closed/model")
+    (tree / name).chmod(0o000)
+    command = [sys.executable, "-c", MOVE, str(tree), str(tree.parent / "to")]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root cannot become a user here")
+        command = ["setpriv", f"--bounding-set={POWERS}", f"--inh-caps={POWERS}", *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    (tree / name).chmod(0o700)
+    assert done.returncode == PERMANENT_FAILURE, done.stderr
+    assert f"{tree / name}: Permission denied" in done.stderr
+    assert "make it readable (chmod -R u+rX)" in done.stderr
+    assert not (tree.parent / "to").exists()

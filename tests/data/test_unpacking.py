@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gangline.runtime.unpacking import Limits, PermanentError, members, unpack
+from gangline.data.unpacking import Limits, PermanentError, members, unpack
 
 Fill = Callable[[tarfile.TarFile], None]
 
@@ -101,6 +101,11 @@ def test_nothing_outside_is_written(root: Path, fills: list[Fill]) -> None:
         unpack(packed(*fills), root)
     assert {path.name: path.read_text() for path in (root.parent / "outside").iterdir()} == {"victim": "good"}
     assert sorted(path.name for path in root.parent.iterdir()) == ["outside", "root"]
+
+
+def test_a_hard_link_to_what_is_not_there_is_refused(root: Path) -> None:
+    with pytest.raises(PermanentError, match="does not hold"):
+        unpack(packed(special("shadow", tarfile.LNKTYPE, "etc/shadow")), root)
 
 
 @pytest.mark.parametrize(

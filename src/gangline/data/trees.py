@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import shutil
 import stat
@@ -17,11 +18,25 @@ from typing import TYPE_CHECKING, NamedTuple
 from .unpacking import PermanentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from io import FileIO
+
+    from .progress import Meter
 
 _LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_BLOCK = 1 << 20
+_TRIES = 3
 _SHOWN = 5
 """How many of the entries that were left out are named."""
+
+
+_followed: list[Path] = []
+"""Below these, links are followed; everywhere if none is named. Of the whole process, as its working directory is."""
+
+
+def follow_links_only_below(directories: Iterable[str]) -> None:
+    """Leave out, from now on, what links lead to elsewhere: a mover beside a program sees other files than it."""
+    _followed[:] = [Path(each).resolve() for each in directories]
 
 
 class Entry(NamedTuple):
@@ -54,9 +69,7 @@ class Tree:
 
     def note(self) -> str:
         """Say what was left out and why; empty if nothing was."""
-        more = len(self._left_out) - _SHOWN
-        shown = [*self._left_out[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
-        return printable(f"not copied from {self._root}: {', '.join(shown)}") if shown else ""
+        return printable(f"not copied from {self._root}: {_some(self._left_out)}") if self._left_out else ""
 
     def _below(self, directory: Path, prefix: str, root: Path, above: set[tuple[int, int]]) -> Iterator[Entry]:
         for path in sorted(directory.iterdir()):
@@ -68,12 +81,14 @@ class Tree:
             try:
                 status = path.stat()
             except OSError as error:
-                if error.errno not in _LEADS_NOWHERE:
+                if error.errno not in _LEADS_NOWHERE and not (is_link and error.errno == errno.EACCES):
                     raise
                 # Without being a link, it went meanwhile: programs that still run come and go with their files.
                 self._left_out += [f"{name} (a broken link)"] * is_link
                 continue
-            if stat.S_ISREG(status.st_mode):
+            if is_link and not _is_followed(path):
+                self._left_out.append(f"{name} (a link out of the job's directories)")
+            elif stat.S_ISREG(status.st_mode):
                 yield Entry(name, path)
             elif not stat.S_ISDIR(status.st_mode):
                 self._left_out.append(f"{name} ({_kind(status)})")
@@ -90,6 +105,25 @@ class Tree:
                 )
 
 
+def _some(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join([*names[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _is_followed(path: Path) -> bool:
+    end = path.resolve()
+    return not _followed or any(each == end or each in end.parents for each in _followed)
+
+
+def open_followed(path: Path) -> FileIO:
+    """Open a file to read it, wherever a link that was put in its place meanwhile may lead."""
+    file = path.open("rb", buffering=0)
+    if _followed and not _is_followed(Path(f"/proc/self/fd/{file.fileno()}")):
+        file.close()
+        raise PermanentError(f"{path} has become a link out of the job's directories")
+    return file
+
+
 def _link_in_copy(path: Path, root: Path) -> str | None:
     """How a link is written in a copy of its tree; None if it leads out of it."""
     text, end = os.readlink(path), os.path.realpath(path)  # noqa: PTH115  # Path.readlink is newer than some images
@@ -100,17 +134,29 @@ def _link_in_copy(path: Path, root: Path) -> str | None:
     return text if stays_inside else os.path.relpath(end, path.parent)
 
 
-def copy(source: Path, target: Path) -> str:
-    """Copy a file, or a tree by the rules of ``Tree``; returns what was left out and why."""
+def copy(source: Path, target: Path, meter: Meter | None = None, wanted: Callable[[str], bool] | None = None) -> str:
+    """Copy a file, or a tree by the rules of ``Tree``; returns what was left out and why.
+
+    With ``wanted``, only files whose paths it accepts, and the directories that those lie in.
+    """
     if not source.is_dir():
         check_is_file(source)
-        shutil.copy2(source, target)
-        return ""
+        if meter is not None:
+            meter.expect(source.stat().st_size, 1)
+        return "" if _copy_file(source, target, meter) else printable(f"{source} changed while it was read")
     tree = Tree(source, without=target)
+    if meter is not None:
+        files = (entry for entry in tree if not entry.is_directory and entry.link is None)
+        sizes = [_size(entry.path) for entry in files if wanted is None or wanted(entry.name)]
+        meter.expect(sum(sizes), len(sizes))
     target.mkdir()
-    directories = [(source, target)]
+    directories, changed = [(source, target)], []
     for entry in tree:
         place = target / entry.name
+        if wanted is not None:
+            if entry.is_directory or not wanted(entry.name):
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
         if entry.is_directory:
             place.mkdir()
             directories.append((entry.path, place))
@@ -118,13 +164,76 @@ def copy(source: Path, target: Path) -> str:
             place.symlink_to(entry.link)
         else:
             with contextlib.suppress(FileNotFoundError):
-                shutil.copy2(entry.path, place)
+                if not _copy_file(entry.path, place, meter):
+                    changed.append(entry.name)
     for original, place in reversed(directories):
         status = original.stat()
         # Whoever stores the copy must be able to move it, and its owner to remove it.
         place.chmod(stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
         os.utime(place, ns=(status.st_atime_ns, status.st_mtime_ns))
-    return tree.note()
+    torn = f"changed while they were read from {source}: {_some(changed)}" if changed else ""
+    return "; ".join(each for each in (tree.note(), printable(torn)) if each)
+
+
+def _copy_file(source: Path, target: Path, meter: Meter | None) -> bool:
+    """Copy a file, again if it changed meanwhile; returns whether it rested at last."""
+    rested = False
+    for _ in range(_TRIES):
+        copied = 0
+        with open_followed(source) as original, target.open("wb") as place:
+            before = _state(original)
+            block = original.read(_BLOCK)
+            while block:
+                place.write(block)
+                copied += len(block)
+                if meter is not None:
+                    meter.add(len(block))
+                block = original.read(_BLOCK)
+            rested = _state(original) == before
+        if rested:
+            break
+        if meter is not None:
+            meter.add(-copied)
+    if meter is not None:
+        meter.add(0 if rested else copied, files=1)
+    shutil.copystat(source, target)
+    return rested
+
+
+def _state(file: FileIO) -> tuple[int, int]:
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def content_digest(path: Path) -> str:
+    """What tells one content from another: of a file its SHA-256, of a directory that of the list of its files."""
+    if not path.is_dir():
+        return f"sha256:{_sha256(path)}"
+    names = (entry for entry in Tree(path, keep_links=False) if not entry.is_directory)
+    return listing_digest({entry.name: _sha256(entry.path) for entry in names})
+
+
+def listing_digest(files: Mapping[str, str], kind: str = "sha256") -> str:
+    """The digest of a directory, by what tells its files: the SHA-256 of each, or another ``kind`` of tag."""
+    lines = "".join(f"{files[name]}  {name}\n" for name in sorted(files))
+    return f"{kind}:{hashlib.sha256(lines.encode(errors='surrogateescape')).hexdigest()}"
+
+
+def _sha256(path: Path) -> str:
+    found = hashlib.sha256()
+    with open_followed(path) as file:
+        block = file.read(_BLOCK)
+        while block:
+            found.update(block)
+            block = file.read(_BLOCK)
+    return found.hexdigest()
 
 
 def printable(text: str) -> str:

@@ -6,6 +6,7 @@ standard library of an old Python and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import shutil
@@ -30,28 +31,44 @@ class Limits(NamedTuple):
 
     size: int | None = None
     files: int | None = None
+    of_disk: bool = False
+    """Whether the size is what is free on the disk."""
 
 
-def unpack(packed: BinaryIO, target: Path, limits: Limits = Limits()) -> None:  # noqa: B008  # a tuple never changes
+def unpack(
+    packed: BinaryIO,
+    target: Path,
+    limits: Limits = Limits(),  # noqa: B008  # a tuple never changes
+    *,
+    compressed: bool = True,
+    links_stay_inside: bool = False,
+) -> None:
     """Unpack an archive into a directory, and never write anywhere else, whatever the archive says.
 
-    Links are left as their user made them, wherever they lead, for people link to their data; nothing is written
-    through a link that leads out. Python's own filters for this are not in every Python that runs jobs.
+    Links of code are left as their user made them, wherever they lead, for people link to their data; nothing is
+    written through a link that leads out. Those of data, which may be a stranger's, can be refused if they lead out.
+    Python's own filters for this are not in every Python that runs jobs.
     """
     root = target.resolve()
-    for archive, member in members(packed, limits):
+    for archive, member in members(packed, limits, compressed=compressed):
         try:
+            if links_stay_inside:
+                _check_link(member, root)
             _unpack_one(archive, member, root)
+        except tarfile.TarError as error:  # it ends in the middle of a file
+            raise PermanentError(f"the archive is damaged: {error}") from error
         except ValueError as error:  # a name that no file can have
             raise PermanentError(f"the archive cannot be unpacked: {member.name!r}: {error}") from error
 
 
-def members(packed: BinaryIO, limits: Limits) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+def members(
+    packed: BinaryIO, limits: Limits, *, compressed: bool = True
+) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """Read an archive entry by entry as far as the limits allow: a few bytes can be unpacked to very many."""
     count = size = 0
     try:
-        with gzip.GzipFile(fileobj=packed) as stream:
-            bounded = cast(BinaryIO, _Bounded(stream, limits))
+        with gzip.GzipFile(fileobj=packed) if compressed else contextlib.nullcontext(packed) as stream:
+            bounded = cast(BinaryIO, _Bounded(cast(BinaryIO, stream), limits))
             with tarfile.open(fileobj=bounded, mode="r|") as archive:
                 for member in archive:
                     count, size = count + 1, size + member.size
@@ -63,6 +80,8 @@ def members(packed: BinaryIO, limits: Limits) -> Iterator[tuple[tarfile.TarFile,
 
 def _check_limits(size: int, count: int, limits: Limits) -> None:
     if limits.size is not None and size > limits.size:
+        if limits.of_disk:
+            raise PermanentError(f"no space left: it needs more than the {limits.size / 2**20:.0f} MiB that are free")
         raise PermanentError(f"the archive holds more than {limits.size / 2**20:g} MiB when it is unpacked")
     if limits.files is not None and count > limits.files:
         raise PermanentError(f"the archive holds more than {limits.files} files")
@@ -71,7 +90,7 @@ def _check_limits(size: int, count: int, limits: Limits) -> None:
 class _Bounded:
     """A stream that ends with an error where an archive within the limits would have ended long before."""
 
-    def __init__(self, stream: gzip.GzipFile, limits: Limits) -> None:
+    def __init__(self, stream: BinaryIO, limits: Limits) -> None:
         self._stream = stream
         self._limits = limits
         self._left = float("inf")
@@ -87,7 +106,7 @@ class _Bounded:
 
 
 def _unpack_one(archive: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
-    path = _inside(member.name, root)
+    path = inside(member.name, root)
     if path == root:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +117,10 @@ def _unpack_one(archive: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -
     elif member.issym():
         path.symlink_to(member.linkname)
     elif member.islnk():
-        os.link(_inside(member.linkname, root), path, follow_symlinks=False)
+        try:
+            os.link(inside(member.linkname, root), path, follow_symlinks=False)
+        except (FileNotFoundError, PermissionError) as error:
+            raise PermanentError(f"the archive holds {member.name}, a link to what it does not hold") from error
     elif member.isreg():
         with path.open("xb") as file:
             shutil.copyfileobj(cast(BinaryIO, archive.extractfile(member)), file, 1 << 20)
@@ -108,7 +130,21 @@ def _unpack_one(archive: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -
         raise PermanentError(f"the archive holds {member.name}, which is neither a file, nor a directory, nor a link")
 
 
-def _inside(name: str, root: Path) -> Path:
+def _check_link(member: tarfile.TarInfo, root: Path) -> None:
+    """Refuse a link that leads out, or might once others are made: all of its '..' come first, and are few enough."""
+    if member.issym():
+        parts = member.linkname.split("/")
+        up = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
+        depth = len(inside(member.name, root).parent.relative_to(root).parts)
+        leads_out = member.linkname.startswith("/") or up > depth or ".." in parts[up:]
+    else:
+        # The same link lower or higher would lead elsewhere.
+        leads_out = member.islnk() and inside(member.linkname, root).is_symlink()
+    if leads_out:
+        raise PermanentError(f"the archive holds {member.name}, a link that leads out of its directory")
+
+
+def inside(name: str, root: Path) -> Path:
     """Where an entry of an archive goes: its directory with all links resolved, and then its own name."""
     path = root / name.lstrip("/")
     if ".." not in path.parts:

@@ -1,4 +1,4 @@
-"""The mover as the pods of a cluster run it; ``move`` itself is tested with the local engine, which uses it too."""
+"""The mover as the pods of a cluster run it; moves themselves are tested with the local engine, which makes them."""
 
 import gzip
 import io
@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from gangline.engines.kubernetes.staging import Stock, moves_to_data
-from gangline.runtime import moving
-from gangline.testing.builders import make_spec
+from gangline.data import pod_mover
+from gangline.data.model_files import KeptModel
+from gangline.data.moving import PERMANENT_FAILURE
 
 
 def write_parts(folder: Path, files: dict[str, str], size: int = 40) -> None:
@@ -34,21 +34,17 @@ def write_parts(folder: Path, files: dict[str, str], size: int = 40) -> None:
 
 
 def run(kind: str, order: dict[str, Any], folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Run what travels to a cluster by itself, as an image without Gangline would."""
-    there = folder / "moves"
-    there.mkdir(exist_ok=True)
-    for name, text in moves_to_data(make_spec(), "job-1", Stock()).items():
-        (there / name).write_text(text)
-    file = there / "moves.json"
-    file.write_text(json.dumps(order))
-    command = [sys.executable, "-I", "-S", str(there / "moving.py"), kind, str(file)]
+    """Run the mover as a process, as its container does."""
+    file = folder / "moves.json"
+    file.write_text(json.dumps({"writer": "job-1", **order}))
+    command = [sys.executable, "-I", "-m", "gangline.data.pod_mover", kind, str(file)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
 
 
-def parts_entry(tmp_path: Path, to: str, name: str = "") -> dict[str, str]:
+def parts_entry(tmp_path: Path, to: str, name: str = "") -> dict[str, Any]:
     return {
-        "from": "/elsewhere",
-        "to": to,
+        "job": "job-1",
+        "move": ["/elsewhere", to],
         "parts": str(tmp_path / "parts"),
         "scratch": str(tmp_path / "scratch"),
         "name": name,
@@ -73,27 +69,29 @@ def test_a_single_file_takes_the_name_of_its_target(tmp_path: Path) -> None:
 
 def test_what_has_a_receipt_is_not_fetched_again(tmp_path: Path) -> None:
     (tmp_path / "from").write_text("first")
-    entry = {"from": str(tmp_path / "from"), "to": str(tmp_path / "to")}
-    order = {"inputs": [entry], "receipts": str(tmp_path / "receipts")}
-    moving.fetch_inputs(order)
+    entry = {"job": "job-1", "move": [str(tmp_path / "from"), str(tmp_path / "to")]}
+    order = {"writer": "job-1", "inputs": [entry], "receipts": str(tmp_path / "receipts")}
+    pod_mover.fetch_inputs(order)
     (tmp_path / "from").write_text("second")
-    moving.fetch_inputs(order)
+    pod_mover.fetch_inputs(order)
     assert (tmp_path / "to").read_text() == "first"
 
 
 @pytest.mark.parametrize(
     ("entry", "want_code", "want_message"),
     [
-        ({"from": "/no/such/file", "to": "/tmp/x"}, moving.PERMANENT_FAILURE, "/no/such/file"),
-        ({"from": "pvc://claim/no", "to": "/tmp/x", "mounted": "/no/such"}, 3, "pvc://claim/no is no directory"),
-        ({"from": "http://127.0.0.1:1/x", "to": "/tmp/x"}, 1, "http://127.0.0.1:1/x"),
+        ({"from": "/no/such/file"}, PERMANENT_FAILURE, "/no/such/file"),
+        ({"from": "pvc://claim/no", "mounted": "/no/such"}, 3, "pvc://claim/no is not a directory"),
+        ({"from": "http://127.0.0.1:1/x"}, 1, "http://127.0.0.1:1/x"),
     ],
     ids=["no such file", "no such directory on a claim", "nobody answers"],
 )
 def test_a_failure_says_why_and_whether_for_good(
     tmp_path: Path, entry: dict[str, str], want_code: int, want_message: str
 ) -> None:
-    done = run("inputs", {"inputs": [{**entry, "to": str(tmp_path / "to")}]}, tmp_path)
+    rest = {name: value for name, value in entry.items() if name != "from"}
+    move = [entry["from"], str(tmp_path / "to")]
+    done = run("inputs", {"inputs": [{"job": "job-1", "move": move, **rest}]}, tmp_path)
     assert done.returncode == want_code
     assert want_message in done.stderr.splitlines()[-1]
 
@@ -101,7 +99,7 @@ def test_a_failure_says_why_and_whether_for_good(
 def test_results_are_stored_once_the_word_is_given(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     (tmp_path / "word").write_text("")
-    outputs = [{"from": str(tmp_path / "results"), "to": str(tmp_path / "kept")}]
+    outputs = [{"move": [str(tmp_path / "results"), str(tmp_path / "kept")]}]
     order = {"outputs": outputs, "word": str(tmp_path / "word"), "go": "store"}
     ended = threading.Event()
 
@@ -126,47 +124,33 @@ def test_a_pod_tells_its_kubelet_what_was_left_out_of_the_results(
     (tmp_path / "results").mkdir()
     os.mkfifo(tmp_path / "results" / "pipe")
     (tmp_path / "word").write_text("store")
-    outputs = [{"from": str(tmp_path / "results"), "to": str(tmp_path / "kept")}]
-    (tmp_path / "moves.json").write_text(json.dumps({"outputs": outputs, "word": f"{tmp_path}/word", "go": "store"}))
-    monkeypatch.setattr(sys, "argv", ["moving.py", "outputs", f"{tmp_path}/moves.json"])
-    monkeypatch.setattr(moving, "TERMINATION_LOG", f"{tmp_path}/told")
+    outputs = [{"move": [str(tmp_path / "results"), str(tmp_path / "kept")]}]
+    order = {"writer": "job-1", "outputs": outputs, "word": f"{tmp_path}/word", "go": "store"}
+    (tmp_path / "moves.json").write_text(json.dumps(order))
+    monkeypatch.setattr(sys, "argv", ["pod_mover", "store", f"{tmp_path}/moves.json"])
+    monkeypatch.setattr(pod_mover, "TERMINATION_LOG", f"{tmp_path}/told")
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    moving.main()
+    pod_mover.main()
     want = f"not copied from {tmp_path}/results: pipe (a pipe)"
-    assert (tmp_path / "told").read_text() == want
+    note, models, report = pod_mover.heard((tmp_path / "told").read_text())
+    assert (note, models) == (want, {})
+    assert json.loads(report)["moved"][0]["digest"].startswith("sha256:")
     assert capsys.readouterr().err == f"{want}\n"
 
 
-class ObjectStore:
-    """As much of fsspec as a mover needs: no links, and a slash at the end of a path is lost."""
-
-    def __init__(self, *, async_impl: bool) -> None:
-        self.async_impl = async_impl
-        self.folders: set[str] = set()
-        self.files: dict[str, str] = {}
-
-    def makedirs(self, path: str, exist_ok: bool) -> None:
-        assert exist_ok
-        self.folders.add(path)
-
-    def put_file(self, source: str, path: str) -> None:
-        self.files[path] = Path(source).read_text()
+def test_a_pod_tells_its_kubelet_what_models_it_has_left() -> None:
+    kept = {1: pod_mover.Registration("mnist", "s3://bucket/models", KeptModel("d" * 64, 10, 2, '{"inputs": []}'))}
+    assert pod_mover.heard(pod_mover.told("a note", kept)) == ("a note", kept, "")
+    assert pod_mover.heard("a note") == ("a note", {}, "")
+    assert pod_mover.heard(pod_mover.told("a note", kept, "{}")) == ("a note", kept, "{}")
+    assert pod_mover.heard(pod_mover.told("a note", kept, "x" * 5000)) == ("a note", kept, "")
+    assert pod_mover.heard("") == ("", {}, "")
 
 
-@pytest.mark.parametrize("async_impl", [True, False])
-def test_an_object_store_gets_what_links_lead_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, async_impl: bool
-) -> None:
-    store = ObjectStore(async_impl=async_impl)
-    monkeypatch.setattr(moving, "_remote", lambda url: (store, url.partition("://")[2].rstrip("/")))
-    (tmp_path / "results" / "step-40").mkdir(parents=True)
-    (tmp_path / "results" / "step-40" / "model").write_text("forty")
-    (tmp_path / "results" / "best").symlink_to("step-40")
-    os.mkfifo(tmp_path / "results" / "pipe")
-    note = moving.move(str(tmp_path / "results"), "s3://bucket/out")
-    assert store.files == {"bucket/out/best/model": "forty", "bucket/out/step-40/model": "forty"}
-    assert store.folders == {"bucket/out", "bucket/out/best", "bucket/out/step-40"}
-    assert note.endswith(": pipe (a pipe)")
-    moving.move(str(tmp_path / "results" / "best" / "model"), "s3://bucket/one/")
-    moving.move(str(tmp_path / "results" / "best" / "model"), "s3://bucket/named")
-    assert store.files["bucket/one/model"] == store.files["bucket/named"] == "forty"
+def test_a_signature_that_no_kubelet_would_tell_is_left_out_with_a_word() -> None:
+    model = KeptModel("d" * 64, 10, 2, "x" * 5000)
+    text = pod_mover.told("", {0: pod_mover.Registration("mnist", "pvc://models", model)})
+    assert len(text.encode()) < 4096
+    note, models, _ = pod_mover.heard(text)
+    assert "signature is too long" in note
+    assert models[0].kept == model._replace(signature="")
