@@ -19,15 +19,15 @@ from typing import Self
 import numpy as np
 
 from gangline import ps, runtime
-from gangline.ps import messages as m
-from gangline.ps.authentication import Credentials, prove
 from gangline.ps.blocks import describe, image_bytes, image_views
-from gangline.ps.link import Link, RemoteLink
-from gangline.ps.server import Server
-from gangline.ps.server_group import ServerGroup
-from gangline.ps.session import Session
-from gangline.ps.shared_image import SharedImage
-from gangline.ps.wire import Buffer
+from gangline.ps.protocol import messages as m
+from gangline.ps.protocol.authentication import Credentials, prove
+from gangline.ps.protocol.frames import Buffer
+from gangline.ps.protocol.link import Link, RemoteLink
+from gangline.ps.protocol.shared_image import SharedImage
+from gangline.ps.server.loop import Server
+from gangline.ps.worker.server_group import ServerGroup
+from gangline.ps.worker.session import Session
 from gangline.runtime.peers import split_address
 
 JOB = "test"
@@ -113,6 +113,7 @@ class ServerProcess:
         environment = os.environ | make_environment("ps", index, self._cluster, self._home)
         command = [sys.executable, "-m", "gangline.ps", *self._options]
         self._process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        self._told = False
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +126,10 @@ class ServerProcess:
         self._process.wait()
 
     def tell_to_stop(self) -> None:
-        self._process.terminate()
+        """Once: a process that is about to end has handed the signal back to the system, which would kill it."""
+        if not self._told:
+            self._process.terminate()
+            self._told = True
 
     def stop(self) -> int:
         self.tell_to_stop()

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from gangline import ps
-from gangline.ps import messages as m
 from gangline.ps.blocks import describe, image_bytes, image_views
 from gangline.ps.errors import from_code
-from gangline.ps.server import decode_request
-from gangline.ps.server_group import ServerGroup
-from gangline.ps.service import Answer, Caller, Exchange, Service
-from gangline.ps.session import Session
-from gangline.ps.shared_image import SharedImage
-from gangline.ps.wire import Buffer, byte_view
+from gangline.ps.protocol import messages as m
+from gangline.ps.protocol.frames import Buffer, byte_view
+from gangline.ps.protocol.shared_image import SharedImage
+from gangline.ps.server.loop import decode_request
+from gangline.ps.server.service import Answer, Caller, Exchange, Service
+from gangline.ps.worker.server_group import ServerGroup
+from gangline.ps.worker.session import Session
 from tests.ps.gang import DEADLINE_SECONDS
 
 Choose = Callable[[Sequence[str]], str]

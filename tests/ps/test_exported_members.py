@@ -24,5 +24,5 @@ def test_a_worker_starts_without_what_only_servers_need() -> None:
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
 
     loaded = set(result.stdout.split())
-    assert "gangline.ps.session" in loaded
+    assert "gangline.ps.worker.session" in loaded
     assert not loaded & {f"gangline.ps.{name}" for name in ("server", "service", "store", "snapshot", "resizing")}

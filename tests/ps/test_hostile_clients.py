@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from gangline import ps
-from gangline.ps import messages as m
-from gangline.ps.authentication import Stranger
-from gangline.ps.reception import Reception
+from gangline.ps.protocol import messages as m
+from gangline.ps.protocol.authentication import PendingConnection
+from gangline.ps.protocol.frames import HEADER, FrameReader, frame
+from gangline.ps.server.acceptor import Acceptor
 from gangline.ps.settings import Settings
-from gangline.ps.wire import HEADER, FrameReader, frame
 from tests.ps.gang import JOB, connected, make_replica, running_servers
 
 ONES = np.ones(4, np.float32)
@@ -101,17 +101,17 @@ def test_who_works_for_another_job_can_do_nothing() -> None:
 
 
 def test_a_server_that_can_accept_nobody_now_does_so_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    accept, refused = Reception.accept, []
+    accept, refused = Acceptor.accept, []
 
     class Exhausted:
         def accept(self) -> None:
             raise OSError(24, "Too many open files")
 
-    def at_first_not(self: Reception, listener: socket.socket, now: float) -> Stranger | None:
+    def at_first_not(self: Acceptor, listener: socket.socket, now: float) -> PendingConnection | None:
         refused.append(listener)
         return accept(self, listener if len(refused) > 1 else Exhausted(), now)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Reception, "accept", at_first_not)
+    monkeypatch.setattr(Acceptor, "accept", at_first_not)
     with running_servers() as (address,):
         assert trains(address)
     assert len(refused) > 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from gangline import ps
-from gangline.ps.resizing import announce
+from gangline.ps.server.resizing import announce
 from tests.ps.gang import dial, free_address, make_replica, running_server_threads
 
 MODEL = {"a": np.zeros(4), "b": np.zeros(4)}

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
         ShapeMismatchError,
         UnknownNameError,
     )
-    from gangline.ps.resizing import resize
-    from gangline.ps.server_group import Limits
-    from gangline.ps.session import Session, Shard, connect
+    from gangline.ps.server.resizing import resize
     from gangline.ps.settings import NonFinitePolicy, Settings
+    from gangline.ps.worker.server_group import Limits
+    from gangline.ps.worker.session import Session, Shard, connect
 
 __all__ = [
     "AuthenticationError",
@@ -49,13 +49,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Limits": "server_group",
+    "Limits": "worker.server_group",
     "NonFinitePolicy": "settings",
-    "Session": "session",
+    "Session": "worker.session",
     "Settings": "settings",
-    "Shard": "session",
-    "connect": "session",
-    "resize": "resizing",
+    "Shard": "worker.session",
+    "connect": "worker.session",
+    "resize": "server.resizing",
     "serve": "entry",
 }
 

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from gangline import runtime
-from gangline.ps.authentication import Credentials
 from gangline.ps.errors import SettingsError
-from gangline.ps.link import RemoteLink
-from gangline.ps.resizing import Departure, announce
-from gangline.ps.server import Server
+from gangline.ps.protocol.authentication import Credentials
+from gangline.ps.protocol.link import RemoteLink
+from gangline.ps.server.loop import Server
+from gangline.ps.server.resizing import Departure, announce
 from gangline.ps.settings import Settings
 
 LINGER_SECONDS = 5.0

@@ -1,0 +1,1 @@
+"""What workers and servers say to each other, and the connection it travels on."""

@@ -1,0 +1,1 @@
+"""The worker's side: a session over all servers of a job."""
