@@ -2,9 +2,9 @@
 
     python deploy/render_chart.py [--check]
 
-The chart has no templates of its own: what an administrator decides (image, namespace, replicas, and what becomes of
-Kubeflow's jobs) is put in as values, everything else is as the installation says. ``--check`` fails if the chart in the
-tree is out of date.
+The chart has no templates of its own: what an administrator decides (image, namespace, replicas, what becomes of
+Kubeflow's jobs, whether InferenceServices are served, whether there is a service for a team) is put in as values,
+everything else is as the installation says. ``--check`` fails if the chart in the tree is out of date.
 """
 
 import argparse
@@ -29,6 +29,8 @@ _REPLICAS_MARK = 987_654_321
 
 _KUBEFLOW_RUNS = f'{{{{- if ne .Values.kubeflow "{Kubeflow.LEAVE}" }}}}\n'
 _KUBEFLOW_STRICT = f'{{{{- if eq .Values.kubeflow "{Kubeflow.STRICT}" }}}}\n'
+_KSERVE = "{{- if .Values.kserve }}\n"
+_API = "{{- if .Values.api }}\n"
 _END = "{{- end }}\n"
 _KEEP = {"helm.sh/resource-policy": "keep"}
 """Helm deletes what it made of a template. With the definition of a kind all jobs of that kind would go."""
@@ -36,7 +38,7 @@ _KEEP = {"helm.sh/resource-policy": "keep"}
 
 def render() -> dict[str, str]:
     """Return every file of the chart by its path."""
-    plain, run, strict = (_objects(kubeflow) for kubeflow in (Kubeflow.LEAVE, Kubeflow.RUN, Kubeflow.STRICT))
+    plain, run, strict = (_templates(choice) for choice in (Kubeflow.LEAVE, Kubeflow.RUN, Kubeflow.STRICT))
     files = _descriptions()
     for path, text in run.items():
         adopted = _merged(text, strict[path], _KUBEFLOW_STRICT)
@@ -44,9 +46,25 @@ def render() -> dict[str, str]:
     return files
 
 
+def _templates(kubeflow: Kubeflow) -> dict[str, str]:
+    """Return the objects of one choice about Kubeflow, with either choice about KServe and the service of a team."""
+    with_kserve = _either(*(_objects(kubeflow, kserve=kserve) for kserve in (False, True)), _KSERVE)
+    api = _objects(kubeflow, kserve=False, api=True)
+    added = {path: text for path, text in api.items() if path not in with_kserve}
+    return with_kserve | {path: f"{_API}{text}{_END}" for path, text in added.items()}
+
+
+def _either(without: dict[str, str], with_: dict[str, str], condition: str) -> dict[str, str]:
+    return {
+        path: _merged(without[path], text, condition) if path in without else f"{condition}{text}{_END}"
+        for path, text in with_.items()
+    }
+
+
 def _descriptions() -> dict[str, str]:
     """Return what Helm knows of the chart: its name, its values, and which values it takes."""
     values = {"image": f"{IMAGE}:{__version__}", "replicas": 2, "kubeflow": str(Kubeflow.LEAVE)}
+    values |= {"kserve": False, "api": False}
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
@@ -55,6 +73,8 @@ def _descriptions() -> dict[str, str]:
             "image": {"type": "string", "minLength": 1, "description": "where the image of deploy/Dockerfile is found"},
             "replicas": {"type": "integer", "minimum": 1, "description": "controllers, of which one leads"},
             "kubeflow": {"enum": [str(choice) for choice in Kubeflow], "description": Kubeflow.__doc__},
+            "kserve": {"type": "boolean", "description": "serve InferenceServices, in place of KServe"},
+            "api": {"type": "boolean", "description": "add a service for people outside of the cluster"},
             "global": {"type": "object", "description": "given by Helm where the chart is part of another"},
         },
     }
@@ -74,10 +94,16 @@ def _descriptions() -> dict[str, str]:
     }
 
 
-def _objects(kubeflow: Kubeflow) -> dict[str, str]:
+def _objects(kubeflow: Kubeflow, *, kserve: bool, api: bool = False) -> dict[str, str]:
     """Return the objects of one installation by the path of their file."""
     wanted = ClusterInstallation(
-        context="", image=_IMAGE_MARK, namespace=_NAMESPACE_MARK, replicas=_REPLICAS_MARK, kubeflow=kubeflow
+        context="",
+        image=_IMAGE_MARK,
+        namespace=_NAMESPACE_MARK,
+        replicas=_REPLICAS_MARK,
+        kubeflow=kubeflow,
+        kserve=kserve,
+        api=api,
     )
     files = {}
     for body in wanted.objects():

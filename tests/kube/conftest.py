@@ -3,11 +3,11 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp.test_utils import TestServer
 
-from gangline.kube import Backoff, ClusterAccess, KubeClient
+from gangline.kube import ClusterAccess, KubeClient, RetryPolicy
 
 from .scripted_server import ScriptedServer
 
-IMPATIENT = Backoff(attempts=4, first_seconds=0.0, ceiling_seconds=0.0)
+IMPATIENT = RetryPolicy(attempts=4, first_seconds=0.0, longest_seconds=0.0)
 
 
 @pytest.fixture
@@ -24,5 +24,5 @@ async def script(server: tuple[ScriptedServer, str]) -> ScriptedServer:
 
 @pytest.fixture
 async def client(server: tuple[ScriptedServer, str]) -> AsyncIterator[KubeClient]:
-    async with KubeClient(ClusterAccess(server=server[1]), backoff=IMPATIENT) as client:
+    async with KubeClient(ClusterAccess(server=server[1]), retries=IMPATIENT) as client:
         yield client

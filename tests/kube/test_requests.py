@@ -25,8 +25,15 @@ def test_body_names_its_kind_whether_plain_or_struct() -> None:
 
 
 def test_apply_is_a_patch_owned_by_a_manager() -> None:
-    request = requests.apply(
-        PODS, {"metadata": {"name": "x"}}, namespace="a", name="x", field_manager="me", force=True, dry_run=True
+    request = requests.write(
+        requests.Write.APPLY,
+        PODS,
+        {"metadata": {"name": "x"}},
+        namespace="a",
+        name="x",
+        field_manager="me",
+        force=True,
+        dry_run=True,
     )
     assert request.method == "PATCH"
     assert request.content_type == "application/apply-patch+yaml"

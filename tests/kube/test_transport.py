@@ -16,13 +16,13 @@ from aiohttp.test_utils import TestServer
 from gangline.kube import (
     PODS,
     ApiError,
-    Backoff,
     ClusterAccess,
     ForbiddenError,
     KubeClient,
     KubeconfigError,
     NotFoundError,
     Request,
+    RetryPolicy,
     ServerError,
     ThrottledError,
     UnauthorizedError,
@@ -113,12 +113,12 @@ async def test_an_unreasonable_wish_for_patience_is_handed_on(script: ScriptedSe
     ],
 )
 def test_what_is_repeated(error: ApiError | UnreachableError, method: str, *, repeated: bool) -> None:
-    delay = Backoff().after(error, Request(method=method, path="/"), 0, jitter=0.5)
+    delay = RetryPolicy().after(error, Request(method=method, path="/"), 0, jitter=0.5)
     assert (delay is not None) is repeated
 
 
 def test_waiting_grows_to_a_ceiling_and_honours_the_server() -> None:
-    backoff = Backoff(first_seconds=1, ceiling_seconds=4)
+    backoff = RetryPolicy(first_seconds=1, longest_seconds=4)
     assert [backoff.delay(attempt, jitter=1.0) for attempt in range(4)] == [1, 2, 4, 4]
     assert backoff.delay(0, jitter=0.0) == 0.5
     asked = ApiError("x", status=429, retry_after_seconds=7)
@@ -127,7 +127,7 @@ def test_waiting_grows_to_a_ceiling_and_honours_the_server() -> None:
 
 async def test_nobody_listening_is_unreachable() -> None:
     access = ClusterAccess(server="http://127.0.0.1:1")
-    async with KubeClient(access, backoff=IMPATIENT, randomness=random.Random(1)) as client:
+    async with KubeClient(access, retries=IMPATIENT, randomness=random.Random(1)) as client:
         with pytest.raises(UnreachableError) as caught:
             await client.get(PODS, "p")
     assert caught.value.url == "http://127.0.0.1:1"
@@ -137,7 +137,7 @@ async def test_refused_credential_is_renewed_once(server: tuple[ScriptedServer, 
     script, url = server
     script.refuse("GET", ONE, status=401, reason="Unauthorized")
     script.answer("GET", ONE, pod("p"))
-    async with KubeClient(ClusterAccess(server=url, credentials=Rotating()), backoff=IMPATIENT) as client:
+    async with KubeClient(ClusterAccess(server=url, credentials=Rotating()), retries=IMPATIENT) as client:
         await client.get(PODS, "p")
     assert [request.headers["Authorization"] for request in script.requests] == ["Bearer token1", "Bearer token2"]
 
@@ -204,7 +204,7 @@ async def _answer(_: web.Request) -> web.Response:
 
 
 async def _reads(access: ClusterAccess) -> bool:
-    async with KubeClient(access, backoff=Backoff(attempts=1)) as client:
+    async with KubeClient(access, retries=RetryPolicy(attempts=1)) as client:
         try:
             await client.get(PODS, "p")
         except UnreachableError:

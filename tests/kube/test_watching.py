@@ -148,6 +148,40 @@ async def test_what_may_not_be_listed_is_raised(
         await anext(client.reflect(PODS))
 
 
+async def test_following_begins_anew_after_a_failure_and_loses_no_deletion(
+    script: ScriptedServer, client: KubeClient
+) -> None:
+    script.answer("GET", ALL, pod_list(pod("a"), pod("b")))
+    script.watch(ALL, ("ADDED", {"metadata": {"name": ["no name"]}}))
+    script.answer("GET", ALL, pod_list(pod("b"), version=50))
+    script.watch(ALL, ("ADDED", pod("c", version=51)))
+    seen: list[str] = []
+    failures: list[int] = []
+    done = asyncio.Event()
+
+    async def note(change: object) -> None:
+        seen.append(told(change))
+        if len(seen) == 7:
+            done.set()
+
+    def goes_on() -> bool:
+        failures.append(len(seen))
+        return True
+
+    following = asyncio.create_task(client.follow(PODS, note, goes_on=goes_on, pause_seconds=0))
+    async with asyncio.timeout(60):
+        await done.wait()
+    following.cancel()
+    assert seen == ["+a@1", "+b@1", "synced", "-a", "+b@1", "synced", "+c@51"]
+    assert failures == [3]
+
+
+async def test_following_ends_where_nobody_wants_it_any_more(script: ScriptedServer, client: KubeClient) -> None:
+    script.refuse("GET", ALL, status=404, reason="")
+    async with asyncio.timeout(60):
+        await client.follow(PODS, lambda _: None, goes_on=lambda: False)
+
+
 async def test_synced_comes_even_when_there_is_nothing(script: ScriptedServer, client: KubeClient) -> None:
     script.answer("GET", ALL, pod_list())
     changes = client.reflect(PODS)
@@ -169,7 +203,7 @@ async def test_lines_of_any_length() -> None:
         pytest.param(b"T1 ab\nT2 c\n\nT3 d", True, [b"T1 ab", b"T2 c", b"", b"T3 d"], id="as lines"),
         pytest.param(b"T1 abcdefgh\nT2 i", True, [b"T1 abcde", b"T1 fgh", b"T2 i"], id="long ones in pieces"),
         pytest.param("T1 aaaaé\n".encode(), True, [b"T1 aaaa", "T1 é".encode()], id="no character torn apart"),
-        pytest.param(b"T1 " + b"\x80" * 7, True, [b"T1 " + b"\x80" * 5, b"T1 \x80\x80"], id="what is no text"),
+        pytest.param(b"T1 " + b"\x80" * 7, True, [b"T1 " + b"\x80" * 5, b"T1 \x80\x80"], id="what is not text"),
         pytest.param(b"abcdefghij", False, [b"abcdefgh", b"ij"], id="without times"),
     ],
 )

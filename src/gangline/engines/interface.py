@@ -5,11 +5,15 @@ keyed by the gang's id (job and attempt), because a controller that restarts giv
 ``gangline.testing.engine_suite`` is the proof that an engine keeps this contract.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from gangline.data.job_folders import FileFact
+from gangline.data.model_files import KeptModel
 from gangline.lifecycle.events import GangEvent, GangFound
+from gangline.lifecycle.watching import Pulse
 from gangline.model import (
     Clean,
     Gang,
@@ -24,6 +28,7 @@ from gangline.model import (
     Timestamp,
     Usage,
 )
+from gangline.model.service import Check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +67,8 @@ class Engine(Protocol):
         than the one known is started again in place. Replicas not listed are stopped gracefully. A gang that cannot
         be started is reported as GangFailed; this method raises only for defects.
 
-        What a replica has is free for others once its end is reported, and as soon as it is no longer listed: the
-        scheduler counts that way. Who gets it then waits until it is there, and does not fail.
+        What a replica has is free for others once its end is reported, and as soon as it is no longer listed; where
+        that comes before it is gone, the engine is ``Releasing``. Who comes too early waits, and does not fail.
         """
         ...
 
@@ -114,10 +119,10 @@ class Confining(Protocol):
 
 
 @runtime_checkable
-class Witness(Protocol):
+class PlacementRecorder(Protocol):
     """An engine some of whose gangs tell themselves where they were placed, so that no record need be written first."""
 
-    def witnesses(self, gang: Gang) -> bool:
+    def records_placement(self, gang: Gang) -> bool:
         """Whether ``gangs_found`` would find the gang, whole or not at all, from when ``run`` begins to start it."""
         ...
 
@@ -139,7 +144,45 @@ class Releasing(Protocol):
 
 
 @runtime_checkable
-class Saboteur(Protocol):
+class RemoteFiles(Protocol):
+    """An engine whose jobs and models keep their files elsewhere: they travel as tar streams (``data.tars``)."""
+
+    async def list_files(self, job: Job, path: str) -> Sequence[FileFact]:
+        """Return every file of a job at or below a path; raises NotFoundError, InvalidInputError or EngineError."""
+        ...
+
+    def read_files(self, job: Job, path: str) -> AsyncGenerator[bytes]:
+        """Return a file or a directory of a job."""
+        ...
+
+    async def write_files(self, job: Job, path: str, stream: AsyncIterator[bytes]) -> FileFact:
+        """Put files beside those of a job; return where."""
+        ...
+
+    def model_files(self, tenant: str, at: str, digest: str) -> AsyncGenerator[bytes]:
+        """Return the files of a version of a model, which lie at an address."""
+        ...
+
+    async def keep_model(self, tenant: str, stream: AsyncIterator[bytes]) -> tuple[str, KeptModel]:
+        """Keep files that become a version; return where they lie, and what they are found by."""
+        ...
+
+    async def forget_models(self, tenant: str, at: str, used: Iterable[str]) -> None:
+        """Remove what no version needs any more from an address."""
+        ...
+
+
+@runtime_checkable
+class JobFolders(Protocol):
+    """An engine whose jobs keep their files in directories of this machine."""
+
+    def folder_of(self, job: Job) -> Path:
+        """Return the directory with ``results``, ``checkpoints`` and ``data`` of a job, whether or not it exists."""
+        ...
+
+
+@runtime_checkable
+class FaultInjector(Protocol):
     """An engine that can also do damage on request: what fault drills need and nothing else uses."""
 
     async def kill(self, gang_id: GangId, replica: ReplicaId) -> bool:
@@ -147,4 +190,36 @@ class Saboteur(Protocol):
 
         What follows is reported like any other exit by a signal.
         """
+        ...
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """An engine that can see whether replicas still get on with their work."""
+
+    async def pulses(self, gang_id: GangId) -> Mapping[ReplicaId, Pulse]:
+        """Look at the running replicas of a gang; what does not run is left out."""
+        ...
+
+    async def keep_stacks(self, gang_id: GangId) -> Mapping[ReplicaId, str]:
+        """Keep the stacks of a gang's processes where its user finds them.
+
+        Returns, of each replica, the line of code where it is; the empty text where that cannot be told.
+        """
+        ...
+
+
+@runtime_checkable
+class Answering(Protocol):
+    """An engine whose replicas can be sent requests, and be asked whether they are ready for them."""
+
+    probed: bool
+    """Whether something beside each replica checks it already, as a kubelet does: ``check`` says what that found."""
+
+    def address_of(self, gang_id: GangId, replica: ReplicaId) -> str:
+        """Return ``HOST:PORT`` of a replica of a service; empty while it has none."""
+        ...
+
+    async def check(self, gang_id: GangId, replica: ReplicaId, check: Check) -> str:
+        """Return why a check does not hold of a replica; empty if it does."""
         ...

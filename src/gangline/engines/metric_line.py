@@ -7,7 +7,7 @@ import msgspec
 from gangline.model import JobId, Metric, ReplicaId, Timestamp
 
 _MOST_STEPS = 2**63 - 1
-"""What a database can count to; a larger step is no step."""
+"""What a database can count to; a larger step is not a step."""
 _LAST_SECOND = 253402300799.0
 """The end of the year 9999, where calendars end; a later time was written in other units than seconds."""
 

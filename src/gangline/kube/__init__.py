@@ -5,12 +5,14 @@ about jobs and imports nothing of the platform but the error tree.
 """
 
 from gangline.kube.client import KubeClient
+from gangline.kube.credentials import Credential, FixedCredential
 from gangline.kube.errors import (
     AlreadyExistsError,
     AnswerError,
     ApiError,
     BadRequestError,
     Cause,
+    CommandError,
     ConflictError,
     CredentialError,
     ForbiddenError,
@@ -61,7 +63,7 @@ from gangline.kube.resources import (
     Resource,
 )
 from gangline.kube.streams import Console, ExecResult
-from gangline.kube.transport import Backoff
+from gangline.kube.transport import RetryPolicy
 from gangline.kube.watching import Applied, Change, Deleted, Synced
 
 __all__ = [
@@ -81,19 +83,21 @@ __all__ = [
     "AnswerError",
     "ApiError",
     "Applied",
-    "Backoff",
     "BadRequestError",
     "Cause",
     "Change",
     "ClusterAccess",
+    "CommandError",
     "Condition",
     "ConfigMap",
     "ConflictError",
     "Console",
+    "Credential",
     "CredentialError",
     "Deleted",
     "Event",
     "ExecResult",
+    "FixedCredential",
     "ForbiddenError",
     "GenericObject",
     "GoneError",
@@ -116,6 +120,7 @@ __all__ = [
     "Propagation",
     "Request",
     "Resource",
+    "RetryPolicy",
     "ServerError",
     "Service",
     "StreamError",

@@ -7,22 +7,26 @@ Namespaces: an act on one object uses the namespace given, else the one in the o
 ``reflect`` cover every namespace unless one is given.
 """
 
+import asyncio
+import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
 from gangline.kube import compact, requests, streams
-from gangline.kube.errors import GoneError
+from gangline.kube.errors import GoneError, KubeError
 from gangline.kube.kubeconfig import ClusterAccess
 from gangline.kube.objects import AnyObject, ListMetadata, ObjectList
-from gangline.kube.requests import Body, Propagation, Request
+from gangline.kube.requests import Body, DeleteOptions, LogOptions, Request, Write, WriteOptions
 from gangline.kube.resources import Resource
 from gangline.kube.streams import ExecResult
-from gangline.kube.transport import Backoff, Transport
-from gangline.kube.watching import Change, Follower, log_lines
+from gangline.kube.transport import RetryPolicy, Transport
+from gangline.kube.watching import Change, Follower, Reflection, log_lines
+
+_log = logging.getLogger(__name__)
 
 Selector = Mapping[str, str] | str | None
 
@@ -36,7 +40,7 @@ class KubeClient:
         *,
         field_manager: str = "gangline",
         connections: int = 64,
-        backoff: Backoff | None = None,
+        retries: RetryPolicy | None = None,
         randomness: random.Random | None = None,
     ) -> None:
         self.access = access
@@ -44,7 +48,7 @@ class KubeClient:
         self._field_manager = field_manager
         self._randomness = randomness or random.Random()
         self._transport = Transport(
-            access, connections=connections, backoff=backoff or Backoff(), randomness=self._randomness
+            access, connections=connections, retries=retries or RetryPolicy(), randomness=self._randomness
         )
 
     async def __aenter__(self) -> "KubeClient":
@@ -83,33 +87,14 @@ class KubeClient:
             return await self._pages(resource, namespace, labels, fields, limit=None)
 
     async def create(
-        self,
-        resource: Resource[AnyObject],
-        body: Body,
-        *,
-        namespace: str | None = None,
-        dry_run: bool = False,
+        self, resource: Resource[AnyObject], body: Body, *, namespace: str | None = None, dry_run: bool = False
     ) -> AnyObject:
         """Create an object; raises ``AlreadyExistsError``."""
-        request = requests.create(
-            resource,
-            body,
-            namespace=self._place(resource, namespace, body),
-            field_manager=self._field_manager,
-            dry_run=dry_run,
-        )
-        return resource.decode(await self._transport.call(request))
+        return resource.decode(await self._write(Write.CREATE, resource, body, namespace, dry_run=dry_run))
 
     async def create_unread(self, resource: Resource[AnyObject], body: Body, *, namespace: str | None = None) -> None:
         """Create an object of the server's own kinds whose answer nobody needs: as ``create``, at less cost to it."""
-        request = requests.create(
-            resource,
-            body,
-            namespace=self._place(resource, namespace, body),
-            field_manager=self._field_manager,
-            accept=compact.ACCEPT,
-        )
-        await self._transport.call(request)
+        await self._write(Write.CREATE, resource, body, namespace, accept=compact.ACCEPT)
 
     async def apply(
         self,
@@ -122,18 +107,14 @@ class KubeClient:
         subresource: str | None = None,
         dry_run: bool = False,
     ) -> AnyObject:
-        """Server-side apply; raises ``ConflictError`` where another manager owns a field, unless forced."""
-        request = requests.apply(
-            resource,
-            body,
-            namespace=self._place(resource, namespace, body),
-            name=_name(body),
-            field_manager=field_manager or self._field_manager,
-            force=force,
-            subresource=subresource,
-            dry_run=dry_run,
-        )
-        return resource.decode(await self._transport.call(request))
+        """Server-side apply: own the fields named in the body, create the object if it is missing.
+
+        Raises ``ConflictError`` where another manager owns a field, unless forced.
+        """
+        options = WriteOptions(name=_name(body), force=force, subresource=subresource, dry_run=dry_run)
+        if field_manager:
+            options["field_manager"] = field_manager
+        return resource.decode(await self._write(Write.APPLY, resource, body, namespace, **options))
 
     async def replace(
         self,
@@ -145,16 +126,8 @@ class KubeClient:
         dry_run: bool = False,
     ) -> AnyObject:
         """Replace an object whole; raises ``ConflictError`` if its ``resourceVersion`` is no longer the newest."""
-        request = requests.replace(
-            resource,
-            body,
-            namespace=self._place(resource, namespace, body),
-            name=_name(body),
-            subresource=subresource,
-            field_manager=self._field_manager,
-            dry_run=dry_run,
-        )
-        return resource.decode(await self._transport.call(request))
+        options = WriteOptions(name=_name(body), subresource=subresource, dry_run=dry_run)
+        return resource.decode(await self._write(Write.REPLACE, resource, body, namespace, **options))
 
     async def patch(
         self,
@@ -166,16 +139,13 @@ class KubeClient:
         subresource: str | None = None,
         dry_run: bool = False,
     ) -> AnyObject:
-        """Merge a patch into an object; put ``resourceVersion`` in its metadata to be refused if it moved on."""
-        request = requests.merge_patch(
-            resource,
-            name,
-            patch,
-            namespace=self._place(resource, namespace),
-            subresource=subresource,
-            field_manager=self._field_manager,
-            dry_run=dry_run,
-        )
+        """Merge a patch into an object: ``None`` removes a field, lists are replaced whole.
+
+        Put ``resourceVersion`` in its metadata to be refused if it moved on.
+        """
+        place, manager = self._place(resource, namespace), self._field_manager
+        options = WriteOptions(name=name, subresource=subresource, dry_run=dry_run, field_manager=manager)
+        request = requests.write(Write.MERGE, resource, patch, namespace=place, **options)
         return resource.decode(await self._transport.call(request))
 
     async def delete(
@@ -184,23 +154,11 @@ class KubeClient:
         name: str,
         *,
         namespace: str | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: Propagation | None = None,
-        grace_seconds: int | None = None,
+        **options: Unpack[DeleteOptions],
     ) -> None:
         """Delete one object, with ``uid`` or ``resource_version`` only if it is still that one (``ConflictError``)."""
-        await self._transport.call(
-            requests.delete(
-                resource,
-                name,
-                namespace=self._place(resource, namespace),
-                uid=uid,
-                resource_version=resource_version,
-                propagation=propagation,
-                grace_seconds=grace_seconds,
-            )
-        )
+        place = self._place(resource, namespace)
+        await self._transport.call(requests.delete(resource, name, namespace=place, **options))
 
     async def delete_all(
         self,
@@ -208,20 +166,11 @@ class KubeClient:
         *,
         labels: Selector,
         namespace: str | None = None,
-        propagation: Propagation | None = None,
-        grace_seconds: int | None = None,
+        **options: Unpack[DeleteOptions],
     ) -> None:
         """Delete every object of one namespace that the labels select."""
-        await self._transport.call(
-            requests.delete(
-                resource,
-                None,
-                namespace=self._place(resource, namespace),
-                labels=requests.selector(labels),
-                propagation=propagation,
-                grace_seconds=grace_seconds,
-            )
-        )
+        place, chosen = self._place(resource, namespace), requests.selector(labels)
+        await self._transport.call(requests.delete(resource, None, namespace=place, labels=chosen, **options))
 
     async def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str | None = None) -> None:
         """Give a pending pod its node; raises ``ConflictError`` if it has one or is another pod by now."""
@@ -233,29 +182,15 @@ class KubeClient:
         *,
         namespace: str | None = None,
         container: str | None = None,
-        follow: bool = False,
-        previous: bool = False,
-        timestamps: bool = False,
-        tail_lines: int | None = None,
-        since_seconds: int | None = None,
-        limit_bytes: int | None = None,
+        **options: Unpack[LogOptions],
     ) -> AsyncGenerator[bytes, None]:
         """Yield what a container wrote, line by line; ``follow`` goes on until the container ends.
 
         A very long line comes in pieces, with ``timestamps`` each with the line's own.
         """
-        request = requests.logs(
-            pod,
-            namespace=namespace or self.namespace,
-            container=container,
-            follow=follow,
-            previous=previous,
-            timestamps=timestamps,
-            tail_lines=tail_lines,
-            since_seconds=since_seconds,
-            limit_bytes=limit_bytes,
-        )
-        async with self._transport.stream(request) as chunks, aclosing(log_lines(chunks, stamped=timestamps)) as cut:
+        request = requests.logs(pod, namespace=namespace or self.namespace, container=container, **options)
+        stamped = options.get("timestamps", False)
+        async with self._transport.stream(request) as chunks, aclosing(log_lines(chunks, stamped=stamped)) as cut:
             async for line in cut:
                 yield line
 
@@ -269,15 +204,25 @@ class KubeClient:
         stdin: bytes | None = None,
     ) -> ExecResult:
         """Run a command inside a container and wait for it."""
-        request = requests.execute(
-            pod,
-            tuple(command),
-            namespace=namespace or self.namespace,
-            container=container,
-            stdin=stdin is not None,
-        )
-        async with self._transport.websocket(request, protocols=streams.EXEC_PROTOCOLS) as socket:
+        async with self._command(pod, command, namespace, container, stdin=stdin is not None) as socket:
             return await streams.run_command(socket, stdin=stdin)
+
+    async def stream(
+        self,
+        pod: str,
+        command: Sequence[str],
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        stdin: AsyncIterator[bytes] | None = None,
+    ) -> AsyncGenerator[bytes]:
+        """Run a command inside a container and return what it writes as it comes; raises CommandError if it fails."""
+        async with (
+            self._command(pod, command, namespace, container, stdin=stdin is not None) as socket,
+            aclosing(streams.stream_command(socket, stdin)) as chunks,
+        ):
+            async for chunk in chunks:
+                yield chunk
 
     async def interact(
         self,
@@ -290,15 +235,7 @@ class KubeClient:
         terminal: bool,
     ) -> int:
         """Run a command inside a container for somebody at a console, on a terminal or not; return its exit code."""
-        request = requests.execute(
-            pod,
-            tuple(command),
-            namespace=namespace or self.namespace,
-            container=container,
-            stdin=True,
-            tty=terminal,
-        )
-        async with self._transport.websocket(request, protocols=streams.EXEC_PROTOCOLS) as socket:
+        async with self._command(pod, command, namespace, container, stdin=True, tty=terminal) as socket:
             return await streams.converse(socket, console, terminal=terminal)
 
     @asynccontextmanager
@@ -322,10 +259,12 @@ class KubeClient:
         labels: Selector = None,
         fields: Selector = None,
         page_size: int = 500,
+        reflection: Reflection[AnyObject] | None = None,
     ) -> AsyncGenerator[Change[AnyObject], None]:
-        """Yield all that exists, then ``Synced``, then every change for ever; no deletion is lost.
+        """Yield all that exists, then ``Synced``, then every change forever; no deletion is lost.
 
         After a gap that the server cannot fill, what was missed comes as ``Deleted`` and ``Applied``, then ``Synced``.
+        A ``reflection`` of an earlier call makes what has gone since then come as ``Deleted`` too.
         """
         follower = Follower(
             resource,
@@ -335,8 +274,65 @@ class KubeClient:
             labels=requests.selector(labels),
             fields=requests.selector(fields),
             randomness=self._randomness,
+            reflection=reflection,
         )
         return follower.changes()
+
+    async def follow(
+        self,
+        resource: Resource[AnyObject],
+        take: Callable[[Change[AnyObject]], Awaitable[None] | None],
+        *,
+        namespace: str | None = None,
+        labels: Selector = None,
+        goes_on: Callable[[], bool] = lambda: True,
+        pause_seconds: float = 1.0,
+        level: int = logging.WARNING,
+    ) -> None:
+        """Hand every change to ``take``, forever; a watch that fails is begun anew, and no deletion is lost by that.
+
+        ``goes_on`` is asked after each failure. All that exists is handed over again then.
+        """
+        reflection = Reflection(resource)
+        while True:
+            try:
+                changes = self.reflect(resource, namespace=namespace, labels=labels, reflection=reflection)
+                async with aclosing(changes):
+                    async for change in changes:
+                        if (taken := take(change)) is not None:
+                            await taken
+            except KubeError as error:
+                _log.log(level, "%s cannot be watched; trying again: %s", resource.plural, error)
+            if not goes_on():
+                return
+            await asyncio.sleep(pause_seconds)
+
+    async def _write(
+        self,
+        how: Write,
+        resource: Resource[AnyObject],
+        body: Body,
+        namespace: str | None,
+        **options: Unpack[WriteOptions],
+    ) -> bytes:
+        """Send an object whole, to the namespace that it names unless another one is given."""
+        whole, place = requests.body_of(resource, body), self._place(resource, namespace, body)
+        options.setdefault("field_manager", self._field_manager)
+        return await self._transport.call(requests.write(how, resource, whole, namespace=place, **options))
+
+    def _command(
+        self,
+        pod: str,
+        command: Sequence[str],
+        namespace: str | None,
+        container: str | None,
+        *,
+        stdin: bool,
+        tty: bool = False,
+    ) -> AbstractAsyncContextManager[streams.WebSocket]:
+        place = namespace or self.namespace
+        request = requests.execute(pod, tuple(command), namespace=place, container=container, stdin=stdin, tty=tty)
+        return self._transport.websocket(request, protocols=streams.EXEC_PROTOCOLS)
 
     async def _pages(
         self,

@@ -8,6 +8,7 @@ attributes, never from its text.
       CredentialError          a credential plug-in or token file gave no usable credential
       UnreachableError         no answer: refused, reset, timed out, or TLS does not match
       StreamError              an exec or port-forward stream broke its protocol
+        CommandError           a command ended with an error
       AnswerError              the answer is not what was asked for: a log-in page, or an object that cannot be read
       ApiError                 the server answered with a refusal (status, reason, message, causes)
         BadRequestError        400
@@ -55,6 +56,15 @@ class UnreachableError(KubeError, errors.UnreachableError):
 
 class StreamError(KubeError):
     """An exec or port-forward stream broke its protocol or was cut."""
+
+
+class CommandError(StreamError):
+    """A command in a pod ended with an error; ``said`` is the end of what it wrote about it."""
+
+    def __init__(self, exit_code: int, said: str) -> None:
+        self.exit_code = exit_code
+        self.said = said
+        super().__init__(f"the command ended with {exit_code}: {said.strip()}")
 
 
 class AnswerError(KubeError):

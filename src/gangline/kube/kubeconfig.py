@@ -117,7 +117,7 @@ class Kubeconfig:
         except (OSError, UnicodeError, yaml.YAMLError) as error:
             raise KubeconfigError(f"{path} cannot be read: {error}") from error
         if not isinstance(document, dict):
-            raise KubeconfigError(f"{path} is not a kubeconfig: its top level is no mapping")
+            raise KubeconfigError(f"{path} is not a kubeconfig: its top level is not a mapping")
         folder = path.absolute().parent
         for plural, singular, into in (
             ("clusters", "cluster", self.clusters),

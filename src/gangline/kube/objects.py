@@ -35,7 +35,6 @@ class Metadata(Partial, frozen=True):
     """What every object has."""
 
     name: str = ""
-    generate_name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
@@ -87,7 +86,6 @@ class Condition(Partial, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
 
 
 class ResourceRequirements(Partial, frozen=True):
@@ -100,7 +98,6 @@ class ResourceRequirements(Partial, frozen=True):
 class ContainerPort(Partial, frozen=True):
     """A port a container listens on; ``host_port`` takes a place on the node."""
 
-    container_port: int
     host_port: int = 0
     name: str = ""
     protocol: str = "TCP"
@@ -123,7 +120,6 @@ class Toleration(Partial, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
 
 
 class SelectorRequirement(Partial, frozen=True):
@@ -195,8 +191,6 @@ class ResourceClaimReference(Partial, frozen=True):
     """A device claim of a pod, by name or by the template it is made from."""
 
     name: str
-    resource_claim_name: str = ""
-    resource_claim_template_name: str = ""
 
 
 class PodSpec(Partial, frozen=True):
@@ -216,8 +210,6 @@ class PodSpec(Partial, frozen=True):
     resource_claims: tuple[ResourceClaimReference, ...] = ()
     volumes: tuple[Volume, ...] = ()
     priority: int | None = None
-    priority_class_name: str = ""
-    host_network: bool = False
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
 
@@ -259,7 +251,7 @@ class ContainerStatus(Partial, frozen=True):
 
     name: str
     ready: bool = False
-    restart_count: int = 0
+    image_id: str = msgspec.field(name="imageID", default="")
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
 
@@ -272,11 +264,9 @@ class PodStatus(Partial, frozen=True):
     message: str = ""
     conditions: tuple[Condition, ...] = ()
     pod_ip: str = msgspec.field(name="podIP", default="")
-    host_ip: str = msgspec.field(name="hostIP", default="")
     start_time: datetime | None = None
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
-    nominated_node_name: str = ""
 
 
 class Pod(Object, frozen=True):
@@ -342,10 +332,7 @@ class Event(Object, frozen=True):
     message: str = ""
     count: int | None = None
     involved_object: ObjectReference = ObjectReference()
-    first_timestamp: datetime | None = None
     last_timestamp: datetime | None = None
-    event_time: datetime | None = None
-    reporting_component: str = ""
 
 
 class LeaseSpec(Partial, frozen=True):
@@ -355,7 +342,6 @@ class LeaseSpec(Partial, frozen=True):
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
     acquire_time: datetime | None = None
-    renew_time: datetime | None = None
 
 
 class Lease(Object, frozen=True):
@@ -376,8 +362,6 @@ class ServicePort(Partial, frozen=True):
 
     port: int
     name: str = ""
-    target_port: int | str | None = None
-    node_port: int = 0
 
 
 class ServiceSpec(Partial, frozen=True):
@@ -398,4 +382,3 @@ class PriorityClass(Object, frozen=True):
     """A named priority."""
 
     value: int = 0
-    global_default: bool = False

@@ -6,7 +6,7 @@ Everything is pure, so that a dry run is printing and a test is comparing.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -116,86 +116,54 @@ def watch(
     return Request(method="GET", path=resource.path(namespace=namespace), query=query)
 
 
-def create(
+class Write(StrEnum):
+    """A way to change an object, by the type of what is sent; the first two send it whole."""
+
+    CREATE = "POST application/json"
+    REPLACE = "PUT application/json"
+    APPLY = "PATCH application/apply-patch+yaml"
+    MERGE = "PATCH application/merge-patch+json"
+
+
+class WriteOptions(TypedDict, total=False):
+    """What is written, and how carefully."""
+
+    name: str | None
+    subresource: str | None
+    field_manager: str | None
+    force: bool
+    dry_run: bool
+    accept: str
+
+
+def write(
+    how: Write,
     resource: Resource[AnyObject],
-    body: Body,
+    body: Mapping[str, Any],
     *,
     namespace: str | None,
-    name: str | None = None,
-    subresource: str | None = None,
-    field_manager: str | None = None,
-    dry_run: bool = False,
-    accept: str = "application/json",
+    **options: Unpack[WriteOptions],
 ) -> Request:
-    """Create an object, or post to a subresource of one (``name`` and ``subresource`` set)."""
+    """Create or change an object, or post to a subresource of one."""
+    method, _, content_type = how.partition(" ")
+    dry_run = "All" if options.get("dry_run") else None
     return Request(
-        method="POST",
-        path=resource.path(namespace=namespace, name=name, subresource=subresource),
-        query=_query(fieldManager=field_manager, dryRun="All" if dry_run else None),
-        # A subresource takes an object of its own kind (Binding, Eviction), which only the caller knows.
-        body=msgspec.json.encode(body if subresource else body_of(resource, body)),
-        accept=accept,
+        method=method,
+        path=resource.path(namespace=namespace, name=options.get("name"), subresource=options.get("subresource")),
+        query=_query(fieldManager=options.get("field_manager"), force=options.get("force"), dryRun=dry_run),
+        body=msgspec.json.encode(body),
+        content_type=content_type,
+        accept=options.get("accept", "application/json"),
     )
 
 
-def replace(
-    resource: Resource[AnyObject],
-    body: Body,
-    *,
-    namespace: str | None,
-    name: str,
-    subresource: str | None = None,
-    field_manager: str | None = None,
-    dry_run: bool = False,
-) -> Request:
-    """Replace an object whole; refused as a conflict unless its ``resourceVersion`` is still the newest."""
-    return Request(
-        method="PUT",
-        path=resource.path(namespace=namespace, name=name, subresource=subresource),
-        query=_query(fieldManager=field_manager, dryRun="All" if dry_run else None),
-        body=msgspec.json.encode(body_of(resource, body)),
-    )
+class DeleteOptions(TypedDict, total=False):
+    """How an object goes, and which one it still must be."""
 
-
-def apply(
-    resource: Resource[AnyObject],
-    body: Body,
-    *,
-    namespace: str | None,
-    name: str,
-    field_manager: str,
-    force: bool = False,
-    subresource: str | None = None,
-    dry_run: bool = False,
-) -> Request:
-    """Server-side apply: own the fields named in the body, create the object if it is missing."""
-    return Request(
-        method="PATCH",
-        path=resource.path(namespace=namespace, name=name, subresource=subresource),
-        query=_query(fieldManager=field_manager, force=force, dryRun="All" if dry_run else None),
-        body=msgspec.json.encode(body_of(resource, body)),
-        content_type="application/apply-patch+yaml",
-    )
-
-
-def merge_patch(
-    resource: Resource[AnyObject],
-    name: str,
-    patch: Mapping[str, Any],
-    *,
-    namespace: str | None,
-    subresource: str | None = None,
-    field_manager: str | None = None,
-    dry_run: bool = False,
-) -> Request:
-    """Merge a patch into an object: ``None`` removes a field, lists are replaced whole."""
-    return Request(
-        method="PATCH",
-        path=resource.path(namespace=namespace, name=name, subresource=subresource),
-        query=_query(fieldManager=field_manager, dryRun="All" if dry_run else None),
-        body=msgspec.json.encode(patch),
-        content_type="application/merge-patch+json",
-    )
+    uid: str | None
+    resource_version: str | None
+    propagation: Propagation | None
+    grace_seconds: int | None
 
 
 def delete(
@@ -204,21 +172,16 @@ def delete(
     *,
     namespace: str | None,
     labels: str | None = None,
-    uid: str | None = None,
-    resource_version: str | None = None,
-    propagation: Propagation | None = None,
-    grace_seconds: int | None = None,
+    **given: Unpack[DeleteOptions],
 ) -> Request:
     """Delete one object, or with ``name=None`` every object the labels select."""
-    preconditions = {
-        key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value is not None
-    }
+    expected = {"uid": given.get("uid"), "resourceVersion": given.get("resource_version")}
     options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    if preconditions:
+    if preconditions := {key: value for key, value in expected.items() if value is not None}:
         options["preconditions"] = preconditions
-    if propagation is not None:
+    if (propagation := given.get("propagation")) is not None:
         options["propagationPolicy"] = propagation.value
-    if grace_seconds is not None:
+    if (grace_seconds := given.get("grace_seconds")) is not None:
         options["gracePeriodSeconds"] = grace_seconds
     return Request(
         method="DELETE",
@@ -233,30 +196,30 @@ def bind(name: str, *, namespace: str | None, node: str, uid: str | None = None)
     metadata = {"name": name} if uid is None else {"name": name, "uid": uid}
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-    return create(PODS, body, namespace=namespace, name=name, subresource="binding")
+    return write(Write.CREATE, PODS, body, namespace=namespace, name=name, subresource="binding")
 
 
-def logs(
-    name: str,
-    *,
-    namespace: str | None,
-    container: str | None = None,
-    follow: bool = False,
-    previous: bool = False,
-    timestamps: bool = False,
-    tail_lines: int | None = None,
-    since_seconds: int | None = None,
-    limit_bytes: int | None = None,
-) -> Request:
+class LogOptions(TypedDict, total=False):
+    """Which part of what a container wrote is read."""
+
+    follow: bool
+    previous: bool
+    timestamps: bool
+    tail_lines: int | None
+    since_seconds: int | None
+    limit_bytes: int | None
+
+
+def logs(name: str, *, namespace: str | None, container: str | None = None, **options: Unpack[LogOptions]) -> Request:
     """Read what a container wrote."""
     query = _query(
         container=container,
-        follow=follow,
-        previous=previous,
-        timestamps=timestamps,
-        tailLines=tail_lines,
-        sinceSeconds=since_seconds,
-        limitBytes=limit_bytes,
+        follow=options.get("follow"),
+        previous=options.get("previous"),
+        timestamps=options.get("timestamps"),
+        tailLines=options.get("tail_lines"),
+        sinceSeconds=options.get("since_seconds"),
+        limitBytes=options.get("limit_bytes"),
     )
     return Request(method="GET", path=PODS.path(namespace=namespace, name=name, subresource="log"), query=query)
 

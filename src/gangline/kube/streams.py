@@ -7,7 +7,7 @@ Both use Kubernetes' channel protocol: every message begins with one byte that s
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,7 +15,7 @@ from typing import Protocol
 import aiohttp
 import msgspec
 
-from gangline.kube.errors import KubeError, StreamError
+from gangline.kube.errors import CommandError, KubeError, StreamError
 
 WebSocket = aiohttp.ClientWebSocketResponse[bool]
 EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -24,6 +24,7 @@ PORT_FORWARD_PROTOCOLS = ("v4.channel.k8s.io",)
 _STDIN, _STDOUT, _STDERR, _RESULT, _RESIZE = range(5)
 _CLOSE = 255
 _CHUNK = 32 * 1024
+_MOST_SAID = 4096
 _log = logging.getLogger(__name__)
 
 
@@ -84,6 +85,34 @@ async def run_command(socket: WebSocket, *, stdin: bytes | None) -> ExecResult:
     )
 
 
+async def stream_command(socket: WebSocket, stdin: AsyncIterator[bytes] | None) -> AsyncGenerator[bytes]:
+    """Return what a command writes as it comes; raises CommandError, with its last words, if it fails.
+
+    No more is read than is taken: a command that writes faster than that waits.
+    """
+    feeding = asyncio.create_task(_pour(socket, stdin)) if stdin is not None else None
+    said, result = b"", b""
+    try:
+        async for message in socket:
+            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                continue
+            channel, data = message.data[0], message.data[1:]
+            if channel == _STDOUT and data:
+                yield data
+            elif channel == _STDERR:
+                said = (said + data)[-_MOST_SAID:]
+            elif channel == _RESULT:
+                result += data
+    finally:
+        if feeding is not None:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+    if not result:
+        raise StreamError("the connection was cut before the command ended")
+    if code := _exit_code(result):
+        raise CommandError(code, said.decode(errors="replace"))
+
+
 async def converse(socket: WebSocket, console: Console, *, terminal: bool) -> int:
     """Carry what is typed to a command and what it writes back, as it comes; return its exit code."""
     helpers = [asyncio.create_task(_type(socket, console))]
@@ -119,6 +148,15 @@ async def _resize(socket: WebSocket, console: Console) -> None:
     while True:
         width, height = await console.size()
         await socket.send_bytes(bytes([_RESIZE]) + msgspec.json.encode({"Width": width, "Height": height}))
+
+
+async def _pour(socket: WebSocket, stdin: AsyncIterator[bytes]) -> None:
+    if socket.protocol != EXEC_PROTOCOLS[0]:
+        raise StreamError("this server cannot end a command's input; it is older than Kubernetes 1.30")
+    async for chunk in stdin:
+        for start in range(0, len(chunk), _CHUNK):
+            await socket.send_bytes(bytes([_STDIN]) + chunk[start : start + _CHUNK])
+    await socket.send_bytes(bytes([_CLOSE, _STDIN]))
 
 
 async def _feed(socket: WebSocket, stdin: bytes) -> None:

@@ -24,6 +24,7 @@ from gangline.kube.credentials import ClientCertificate, Credential
 from gangline.kube.errors import ApiError, KubeconfigError, UnauthorizedError, UnreachableError, error_from_answer
 from gangline.kube.kubeconfig import ClusterAccess
 from gangline.kube.requests import Request
+from gangline.model import Backoff
 
 _CALL_TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=5)
 _NO_ANSWER = (aiohttp.ClientError, OSError, TimeoutError)
@@ -31,22 +32,22 @@ _IDLE_CONNECTION_SECONDS = 60
 """A new connection costs both sides several milliseconds of processor time; the server hangs up after 90 seconds."""
 _KEEPALIVE_SECONDS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """When a silent connection is probed; systems other than Linux know only some of these."""
-_FAREWELL_ROUNDS, _FAREWELL_SECONDS = 200, 0.005
+_CLOSE_ROUNDS, _CLOSE_PAUSE_SECONDS = 200, 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class RetryPolicy:
     """How long to wait between attempts: doubling, jittered, and never less than the server asked for."""
 
     attempts: int = 7
     first_seconds: float = 0.1
-    ceiling_seconds: float = 3.0
+    longest_seconds: float = 3.0
     patience_seconds: float = 30.0
     """The longest the server may ask us to wait before we hand its answer to the caller instead."""
 
     def delay(self, attempt: int, *, jitter: float) -> float:
         """Wait this long after the given attempt (counted from zero); ``jitter`` is in 0..1."""
-        return min(self.ceiling_seconds, self.first_seconds * 2.0**attempt) * (0.5 + jitter / 2)
+        return Backoff(self.first_seconds, self.longest_seconds).pause(attempt + 1) * (0.5 + jitter / 2)
 
     def after(
         self, error: ApiError | UnreachableError, request: Request, attempt: int, *, jitter: float
@@ -71,10 +72,12 @@ def _worth_repeating(error: ApiError | UnreachableError, request: Request) -> bo
 class Transport:
     """One API server, as one user."""
 
-    def __init__(self, access: ClusterAccess, *, connections: int, backoff: Backoff, randomness: random.Random) -> None:
+    def __init__(
+        self, access: ClusterAccess, *, connections: int, retries: RetryPolicy, randomness: random.Random
+    ) -> None:
         self._access = access
         self._url = URL(access.server)
-        self._backoff = backoff
+        self._retries = retries
         self._randomness = randomness
         self._tls = _TlsContexts(access)
         self._sockets: WeakSet[socket.socket] = WeakSet()
@@ -86,14 +89,14 @@ class Transport:
         await self._calls.close()
         await self._streams.close()
         # A stream that was left says goodbye by TLS and waits for the answer, longer than this loop may have to live.
-        for _ in range(_FAREWELL_ROUNDS):
+        for _ in range(_CLOSE_ROUNDS):
             left = [made for made in self._sockets if made.fileno() >= 0]
             if not left:
                 return
             for made in left:
                 with suppress(OSError):
                     made.shutdown(socket.SHUT_RDWR)
-            await asyncio.sleep(_FAREWELL_SECONDS)
+            await asyncio.sleep(_CLOSE_PAUSE_SECONDS)
 
     async def call(self, request: Request) -> bytes:
         """Send a request and return the body of the answer, repeating it while that is safe and worthwhile."""
@@ -103,7 +106,7 @@ class Transport:
                 async with self._send(self._calls, request, _CALL_TIMEOUT) as response:
                     return await self._read(response)
             except (ApiError, UnreachableError) as error:
-                delay = self._backoff.after(error, request, attempt, jitter=self._randomness.random())
+                delay = self._retries.after(error, request, attempt, jitter=self._randomness.random())
                 if delay is None:
                     raise
             await asyncio.sleep(delay)
@@ -267,7 +270,7 @@ def _load_certificate(context: ssl.SSLContext, certificate: ClientCertificate) -
 
 def _session(*, limit: int, sockets: WeakSet[socket.socket]) -> aiohttp.ClientSession:
     def make_socket(address: tuple[Any, ...]) -> socket.socket:
-        made = _watchful_socket(address)
+        made = _keepalive_socket(address)
         sockets.add(made)
         return made
 
@@ -277,7 +280,7 @@ def _session(*, limit: int, sockets: WeakSet[socket.socket]) -> aiohttp.ClientSe
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
 
-def _watchful_socket(address: tuple[Any, ...]) -> socket.socket:
+def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
     """Make a socket that notices within half a minute when the other machine is gone without a word."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)

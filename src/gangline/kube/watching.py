@@ -19,7 +19,8 @@ from gangline.kube import requests
 from gangline.kube.errors import ApiError, GoneError, UnreachableError, error_from_answer
 from gangline.kube.objects import AnyObject, ListMetadata, Object, ObjectList, Partial
 from gangline.kube.resources import Resource
-from gangline.kube.transport import Backoff, Transport
+from gangline.kube.transport import Transport
+from gangline.model import Backoff
 
 _log = logging.getLogger(__name__)
 _Held = TypeVar("_Held", bound=Object)
@@ -73,8 +74,8 @@ class Reflection(Generic[AnyObject]):
         self._known: dict[tuple[str, str], AnyObject] = {}
         self.resource_version = ""
 
-    def listed(self, answer: ObjectList[AnyObject]) -> list[Change[AnyObject]]:
-        """Take in a full list and return the changes since what was known."""
+    def listed(self, answer: ObjectList[AnyObject], *, anew: bool = False) -> list[Change[AnyObject]]:
+        """Take in a full list and return the changes since what was known; ``anew``, all that exists as well."""
         before, self._known = self._known, {_key(item): item for item in answer.items or ()}
         self.resource_version = answer.metadata.resource_version
         changes: list[Change[AnyObject]] = []
@@ -84,7 +85,7 @@ class Reflection(Generic[AnyObject]):
                 changes.append(Deleted(old))
         for key, new in self._known.items():
             known = before.get(key)
-            if known is None or known.metadata.resource_version != new.metadata.resource_version:
+            if anew or known is None or known.metadata.resource_version != new.metadata.resource_version:
                 changes.append(Applied(new))
         changes.append(Synced())
         return changes
@@ -123,6 +124,7 @@ class Follower(Generic[AnyObject]):
         labels: str | None,
         fields: str | None,
         randomness: random.Random,
+        reflection: Reflection[AnyObject] | None = None,
     ) -> None:
         self._resource = resource
         self._transport = transport
@@ -132,17 +134,17 @@ class Follower(Generic[AnyObject]):
         self._fields = fields
         self._randomness = randomness
         # Short, because the controller must see a cluster that came back within seconds.
-        self._backoff = Backoff(first_seconds=0.05, ceiling_seconds=1.0)
-        self._reflection = Reflection(resource)
+        self._backoff = Backoff(first_seconds=0.05, longest_seconds=1.0)
+        self._reflection = reflection or Reflection(resource)
 
     async def changes(self) -> AsyncGenerator[Change[AnyObject], None]:
-        """Yield changes for ever.
+        """Yield changes forever.
 
         Until the first list is through, a refusal is raised: the caller asked for something it cannot have. Later
         ones are waited out, because a server that restarts refuses for a moment what it allowed before. An object that
-        cannot be read is raised at any time: it would come again for ever.
+        cannot be read is raised at any time: it would come again forever.
         """
-        for change in self._reflection.listed(await self._take_list()):
+        for change in self._reflection.listed(await self._take_list(), anew=True):
             yield change
         failures = 0
         stale = False
@@ -160,9 +162,9 @@ class Follower(Generic[AnyObject]):
             except (ApiError, UnreachableError, msgspec.DecodeError) as error:
                 stale = stale or isinstance(error, GoneError)
                 _log.warning("watch of %s interrupted: %s", self._resource.plural, error)
-            # Also after a watch that ended in order: a server that ends every one at once must not be hammered.
-            await asyncio.sleep(self._backoff.delay(min(failures, 10), jitter=self._randomness.random()))
             failures += 1
+            # Also after a watch that ended in order: a server that ends every one at once must not be hammered.
+            await asyncio.sleep(self._backoff.pause(failures) * self._randomness.uniform(0.5, 1))
 
     async def _watch(self) -> AsyncGenerator[Applied[AnyObject] | Deleted[AnyObject] | None, None]:
         # Watches of many clients must not all end at once; the server ends ours after this time.
@@ -224,5 +226,5 @@ async def log_lines(
 
 
 def _character_end(text: bytearray, most: int) -> int:
-    """The last position up to ``most`` that tears no UTF-8 character apart; of what is no text, any will do."""
+    """The last position up to ``most`` that tears no UTF-8 character apart; of what is not text, any will do."""
     return next((at for at in range(most, most - 4, -1) if text[at] & 0xC0 != 0x80), most)

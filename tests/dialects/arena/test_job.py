@@ -86,7 +86,8 @@ class TestRoles:
     def test_a_tensorboard_is_a_service_of_its_own(self) -> None:
         translation = submit(Verb.TENSORFLOW, tensorboard=True, logdir="/logs", tensorboard_image="tb")
         board = translation.spec.role(RoleName("tensorboard"))
-        assert board.command[:3] == ("tensorboard", "--logdir", "/logs")
+        assert board.command[0] == "sh"
+        assert board.command[3:] == ("tensorboard", "/logs")
         assert (board.image, board.restart, board.port) == ("tb", Restart.REPLICA, 6006)
 
 
@@ -169,6 +170,39 @@ class TestEverythingElse:
             }
         }
         assert len(translation.local_notes) == 2
+
+    def test_what_only_pods_have_becomes_a_pod_and_is_not_used_on_one_machine(self) -> None:
+        translation = submit(
+            Verb.TENSORFLOW,
+            workers=2,
+            annotation=["a=b"],
+            image_pull_secret=["registry"],
+            image_pull_policy="Never",
+            share_memory="2Gi",
+            host_network=True,
+            worker_cpu_limit="4",
+        )
+        (worker,) = translation.spec.roles
+        assert json.loads(worker.pod_template_json or "") == {
+            "metadata": {"annotations": {"a": "b"}},
+            "spec": {
+                "containers": [
+                    {
+                        "name": "tensorflow",
+                        "command": list(COMMAND),
+                        "imagePullPolicy": "Never",
+                        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+                        "resources": {"limits": {"cpu": "4"}},
+                    }
+                ],
+                "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}}],
+                "imagePullSecrets": [{"name": "registry"}],
+                "hostNetwork": True,
+            },
+        }
+        (note,) = translation.local_notes
+        assert note.endswith("of pods on a cluster, not used here")
+        assert "--worker-cpu-limit" in note
 
     def test_no_pod_is_made_up_when_none_is_needed(self) -> None:
         assert submit(Verb.TENSORFLOW, image="i").spec.roles[0].pod_template_json is None

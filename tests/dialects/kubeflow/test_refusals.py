@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Callable[[], Plain], str, str, str | None]] = {
     "a nameless variable": (
         lambda: make_job("TFJob", {"Worker": make_replica(env=[{"name": "", "value": "x"}])}),
         "spec.tfReplicaSpecs.Worker.template.spec.containers[0].env[0].name",
-        "no name for a variable",
+        "not a name for a variable",
         None,
     ),
     "an affinity that selects nothing": (

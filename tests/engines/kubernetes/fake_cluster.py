@@ -18,6 +18,7 @@ from gangline.kube import (
     Applied,
     Change,
     Deleted,
+    KubeClient,
     NotFoundError,
     ObjectList,
     Resource,
@@ -156,6 +157,8 @@ class FakeCluster:
         self._watchers.append((resource, changes))
         while True:
             yield await changes.get()
+
+    follow = KubeClient.follow
 
     async def logs(self, pod: str, **_: object) -> AsyncGenerator[bytes, None]:
         """Every pod says its name, and what all say."""

@@ -10,8 +10,8 @@ import pytest
 
 from gangline.engines.interface import LogQuery
 from gangline.engines.kubernetes import KubernetesEngine
-from gangline.engines.kubernetes import sending as sending_module
-from gangline.engines.kubernetes.kept_logs import KeptLog, pack
+from gangline.engines.kubernetes.launching import job_files as sending_module
+from gangline.engines.kubernetes.logs.saved_logs import SavedLog, pack
 from gangline.engines.kubernetes.names import ReplicaKey, gang_labels, job_labels, job_name, replica_labels
 from gangline.kube import CONFIG_MAPS, PODS, SERVICES, Owner, OwnerReference
 from gangline.lifecycle.events import GangFailed, GangStopped, ReplicaExited, ReplicaStarted
@@ -198,7 +198,7 @@ async def test_output_is_read_from_the_jobs_own_pods_and_files_alone(
 ) -> None:
     await engine.run(GANG)
     await cluster.create(PODS, forged_pod(forged, GangReplica(id=ReplicaId(ROLE.name, 7), node=NodeName("node-1"))))
-    kept = KeptLog(key=ReplicaKey(GANG.id, ReplicaId(ROLE.name, 8), 0), text=b"2026-01-01T00:00:00.000000000Z forged")
+    kept = SavedLog(key=ReplicaKey(GANG.id, ReplicaId(ROLE.name, 8), 0), text=b"2026-01-01T00:00:00.000000000Z forged")
     (body,) = pack(GANG.id, [kept], name="forged", namespace="b", controller="gangline", owner=None)
     await cluster.create(CONFIG_MAPS, {**body, "metadata": {**forged, "labels": body["metadata"]["labels"]}})
     assert gang_labels("gangline", GANG.id).items() <= body["metadata"]["labels"].items()

@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangline.engines.kubernetes.foreign.records import FOREIGN
+from gangline.engines.kubernetes.names import FOREIGN
 from gangline.engines.kubernetes.observer import KubernetesObserver
 from gangline.errors import PermissionDeniedError
 from gangline.kube import ForbiddenError, Owner, OwnerReference
 from gangline.model import GangId, Job, JobId, ReplicaId, Tenant
+from gangline.operations.cluster_data import ClusterRecords
+from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import FakeClock, make_role, make_running_job, make_spec
 from tests.engines.kubernetes.fake_cluster import FakeCluster
 
@@ -50,6 +52,7 @@ def observer(cluster: FakeCluster, *jobs: Job) -> KubernetesObserver:
         owners=Owners(),
         code_directory=Path(),
         holding=holding,
+        records=ClusterRecords(MemoryStore(), FakeClock()),
         refusal=lambda error: error,
     )
 

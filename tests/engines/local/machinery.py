@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from gangline.engines.local.engine import LocalEngine
-from gangline.engines.local.keeper import cgroups, processes
-from gangline.model import Timestamp
-from gangline.testing.engine_suite import EngineSubject, NewsReader
+from gangline.engines.local.keeper.system import cgroups, processes
+from gangline.model import Gang, Policy, Resources, Timestamp
+from gangline.testing.builders import make_role, make_spec
+from gangline.testing.engine_suite import EngineSubject, NewsReader, place
 
 
 class WallClock:
@@ -97,3 +98,10 @@ def is_keeper_of(pid: int, attempt: Path) -> bool:
         return str(attempt).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
+
+
+async def shell_gang(subject: LocalSubject, script: str, replicas: int = 1, **fields: object) -> Gang:
+    """Return a placed gang whose replicas run a script."""
+    resources = fields.pop("resources", Resources(cpu_millis=100))
+    role = make_role(command=("sh", "-c", script), replicas=replicas, resources=resources)
+    return place(make_spec(roles=(role,), policy=Policy(grace_seconds=1.0), **fields), await subject.node())

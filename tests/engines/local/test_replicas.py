@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gangline.engines.interface import NodesChanged
-from gangline.engines.local.keeper import cgroups, processes
+from gangline.engines.local.keeper.system import cgroups, processes
 from gangline.engines.local.layout import Layout
-from gangline.engines.local.ordering import LogLimits
+from gangline.engines.local.orders.ordering import LogLimits
 from gangline.lifecycle.events import GangFailed, GangStopped, ReplicaExited, ReplicaStarted
-from gangline.model import Framework, Gang, JobId, Metric, NodeName, Policy, ReplicaId, Resources, RoleName
+from gangline.model import Framework, Gang, Metric, NodeName, Policy, ReplicaId, Resources, RoleName
 from gangline.testing.builders import make_role, make_spec
-from gangline.testing.engine_suite import Program, eventually, place, with_replicas
-from tests.engines.local.machinery import LocalSubject, groups_of, marked_processes
-from tests.engines.local.test_machine import install_nvidia_smi
+from gangline.testing.engine_suite import Program, eventually, place
+from tests.engines.local.machinery import LocalSubject, groups_of, marked_processes, shell_gang
 
 
 @pytest.fixture
@@ -30,12 +28,6 @@ async def subject(tmp_path: Path) -> AsyncIterator[LocalSubject]:
 async def run_to_end(subject: LocalSubject, gang: Gang) -> list[ReplicaExited]:
     await subject.engine.run(gang)
     return await subject.news.wait_for(ReplicaExited, count=len(gang.replicas))
-
-
-async def shell_gang(subject: LocalSubject, script: str, replicas: int = 1, **fields: object) -> Gang:
-    resources = fields.pop("resources", Resources(cpu_millis=100))
-    role = make_role(command=("sh", "-c", script), replicas=replicas, resources=resources)
-    return place(make_spec(roles=(role,), policy=Policy(grace_seconds=1.0), **fields), await subject.node())
 
 
 async def test_the_environment_says_who_and_where_a_replica_is(
@@ -176,6 +168,14 @@ async def test_a_program_that_forks_without_end_is_held_and_told_so(tmp_path: Pa
         assert groups_of(subject.attempt()) == []
 
 
+async def test_without_control_groups_forks_fail_while_the_user_has_four_times_as_many(tmp_path: Path) -> None:
+    async with LocalSubject.over(tmp_path, use_cgroups=False, most_processes=1000) as subject:
+        script = "until grep 'Max processes *4000 *4000 ' /proc/self/limits; do sleep 0.05; done"
+        await subject.engine.run(await shell_gang(subject, script))  # the limit follows the start
+        (exited,) = await subject.news.wait_for(ReplicaExited)
+        assert exited.exit_code == 0
+
+
 def counts_processes() -> bool:
     group = cgroups.make_gang_group("probe")
     if group is None:
@@ -292,67 +292,6 @@ async def test_metrics_are_reported_before_the_exit_and_again_after_a_restart(su
     assert [(metric.name, str(metric.value), metric.step, metric.at) for metric in again] == want
 
 
-async def test_gpus_are_handed_out_exclusively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    rows = "".join(f"{number}, NVIDIA H200, 143771, 100, {number}0\\n" for number in range(3))
-    install_nvidia_smi(tmp_path, f"printf '{rows}'", monkeypatch)
-    async with LocalSubject.over(tmp_path) as subject:
-        (node,) = await subject.engine.nodes()
-        assert (node.capacity.gpu_millis, node.gpu_type) == (3000, "h200")
-        script = "echo $CUDA_VISIBLE_DEVICES; sleep 1000"
-        first = await shell_gang(subject, script, replicas=2, resources=Resources(gpu_millis=1000))
-        await subject.engine.run(first)
-        await subject.news.wait_for(ReplicaStarted, count=2)
-        usage = await subject.engine.usage()
-        assert {each.gpus for each in usage.replicas} == {("0",), ("1",)}
-        assert usage.nodes[0].gpu_percent == {"0": 0, "1": 10, "2": 20}
-        assert usage.nodes[0].gpu_memory_mib == {"0": 100, "1": 100, "2": 100}
-        await subject.restart()
-        second = Gang(id=first.id._replace(job_id=JobId("job-2")), spec=first.spec, replicas=first.replicas)
-        await subject.engine.run(second)
-        (failed,) = await subject.news.wait_for(GangFailed)
-        assert "2 free GPUs are needed" in failed.message or "1 free GPUs are needed" in failed.message
-        await subject.engine.stop(second.id, 1.0)
-        await subject.engine.run(
-            with_replicas(Gang(id=second.id._replace(attempt=2), spec=first.spec, replicas=()), first.replicas[:1])
-        )
-
-        async def third_device_is_given() -> bool:
-            return [line.text for line in await subject.lines(job_id="job-2")] == ["2"]
-
-        await eventually(third_device_is_given)
-
-
-async def test_gpus_that_appear_later_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    monkeypatch.setenv("PATH", str(tools))
-    async with LocalSubject.over(tmp_path, device_seconds=0.02) as subject:
-        (node,) = await subject.engine.nodes()
-        assert node.capacity.gpu_millis == 0
-        install_nvidia_smi(tools, "echo 0, NVIDIA H200, 143771, 512, 40", monkeypatch)
-        await subject.news.wait_for(NodesChanged)
-        (node,) = await subject.engine.nodes()
-        assert (node.capacity.gpu_millis, node.gpu_type) == (1000, "h200")
-
-
-async def test_gpus_are_free_the_moment_a_gang_is_reported_as_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    install_nvidia_smi(tmp_path, "printf '0, NVIDIA H200, 143771, 100, 0\\n'", monkeypatch)
-    async with LocalSubject.over(tmp_path) as subject:
-        for attempt in range(1, 4):
-            gang = await shell_gang(subject, "true", resources=Resources(gpu_millis=1000))
-            gang = Gang(id=gang.id._replace(attempt=attempt), spec=gang.spec, replicas=gang.replicas)
-            await subject.engine.run(gang)
-            (exited,) = (await subject.news.wait_for(ReplicaExited, count=attempt))[-1:]
-            assert exited.exit_code == 0
-            await subject.engine.stop(gang.id, 1.0)
-            await subject.news.wait_for(GangStopped, count=attempt)
-
-
 async def test_nodes_divide_the_machine(tmp_path: Path) -> None:
     async with LocalSubject.over(tmp_path, nodes=3) as subject:
         names = [node.name for node in await subject.engine.nodes()]
@@ -462,3 +401,20 @@ async def test_a_replica_is_killed_on_request(subject: LocalSubject) -> None:
     (exited,) = await subject.news.wait_for(ReplicaExited, count=1)
     assert (exited.replica, exited.exit_code) == (victim, 137)
     assert not await subject.engine.kill(gang.id, victim)
+
+
+RESULTS = {
+    "a text": ('printf \'{"n": 3, "s": "😀"}\' > $GANGLINE_RESULT', '{"n": 3, "s": "😀"}'),
+    "none": ("true", ""),
+    "too large": ("head -c 262145 /dev/zero | tr '\\0' x > $GANGLINE_RESULT", ""),
+    "not text": ("printf '\\377' > $GANGLINE_RESULT", ""),
+    "a pipe": ("mkfifo $GANGLINE_RESULT", ""),
+}
+
+
+@pytest.mark.parametrize(("script", "want_result"), RESULTS.values(), ids=RESULTS)
+async def test_what_a_program_leaves_for_whoever_started_it_comes_with_its_end(
+    subject: LocalSubject, script: str, want_result: str
+) -> None:
+    (exited,) = await run_to_end(subject, await shell_gang(subject, script))
+    assert (exited.exit_code, exited.result) == (0, want_result)

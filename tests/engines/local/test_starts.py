@@ -21,15 +21,16 @@ from tests.engines.local.machinery import LocalSubject, groups_of, marked_proces
 # A keeper's own process: launching forks it, which a process with the threads of a test runner should not do.
 LAUNCH = """
 import json, os, signal, sys, time
-from gangline.engines.local.keeper import launch, processes
-from gangline.engines.local.keeper.orders import ReplicaOrder
+from gangline.engines.local.keeper import launch
+from gangline.engines.local.keeper.system import processes
+from types import SimpleNamespace
 
 home, count = sys.argv[1], int(sys.argv[2])
 
 def order(number):
-    return ReplicaOrder(
+    return SimpleNamespace(
         name=f"worker-{number}", incarnation=0, started=False, command=["sleep", "1000"],
-        environment={"PATH": os.environ["PATH"]}, cpus=[], memory_mib=0, address="",
+        environment={"PATH": os.environ["PATH"]}, cpus=[], memory_mib=0, address="", directory=None,
     )
 
 def states(wanted):
@@ -54,7 +55,7 @@ finally:
 """
 PROMPT = """
 import os
-from gangline.engines.local.keeper import processes
+from gangline.engines.local.keeper.system import processes
 processes.run_promptly()
 if os.fork():
     os.wait()

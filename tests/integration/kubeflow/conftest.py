@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gangline.cli.kubeconfig import kubeconfig, write_kubeconfig
+from gangline.cli.connection.kubeconfig import kubeconfig, write_kubeconfig
 from gangline.errors import NotFoundError
 from gangline.sdk import Client
-from gangline.sdk.embedded import EmbeddedTransport
+from gangline.sdk.transports.embedded import EmbeddedTransport
 from tests.integration.kubeflow.training_sdk import sdk_environment
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from kubeflow.training import TrainingClient, models
 from kubernetes import client as kubernetes
+from kubernetes.config import new_client_from_config
+from kubernetes.stream import stream
 
 FIELDS = {"TFJob": "tf", "PyTorchJob": "pytorch", "MPIJob": "mpi", "JAXJob": "jax"}
 TYPES = {
@@ -56,14 +58,13 @@ def conditions(client, name):
 def life(client, kind):
     """From an object to its deletion, with everything one looks at on the way."""
     name = f"life-{kind.lower()}"
-    gate = Path(sys.argv[3]) / name
-    wait = "sleep 6" if CLUSTER else f"until [ -e {gate} ]; do sleep 0.05; done"
-    client.create_job(job_of(kind, name, f"echo begin; {wait}; echo end"))
+    gate = Path("/dev/shm" if CLUSTER else sys.argv[3]) / name
+    client.create_job(job_of(kind, name, f"echo begin; until [ -e {gate} ]; do sleep 0.05; done; echo end"))
     client.wait_for_job_conditions(name, expected_conditions={"Running"}, **WAIT)
     pods = {pod.metadata.name: (pod.status.phase, pod.metadata.labels) for pod in client.get_job_pods(name)}
     with ThreadPoolExecutor(max_workers=1) as follower:
         following = follower.submit(client.get_job_logs, name, follow=True)
-        gate.touch()
+        open_gate(gate, pods)
         followed, _ = following.result()
     done = client.wait_for_job_conditions(name, **WAIT)
     logs, events = client.get_job_logs(name, verbose=True)
@@ -85,6 +86,17 @@ def life(client, kind):
     client.delete_job(name)
     until(lambda: error_of(lambda: client.get_job(name)))
     return {**seen, "after_deletion": error_of(lambda: client.get_job(name))}
+
+
+def open_gate(gate, pods):
+    """Let the programs go on that wait for a file."""
+    if not CLUSTER:
+        gate.touch()
+        return
+    with new_client_from_config(sys.argv[1]) as own:  # stream changes the client that it is given
+        for pod in pods:
+            run = kubernetes.CoreV1Api(own).connect_get_namespaced_pod_exec
+            stream(run, pod, NAMESPACE, command=["sh", "-c", f": > {gate}"], stdout=True, stderr=True)
 
 
 def suspension(client, kind):

@@ -4,6 +4,7 @@ Every replica is a small server that exits with the code it is told to, in the m
 """
 
 import json
+import re
 import sys
 import threading
 import time
@@ -72,9 +73,9 @@ class Cast:
         import yaml
 
         config = yaml.safe_load(self.kubeconfig.read_text())
+        server = re.sub("//[^@]*@", "//", config["clusters"][0]["cluster"]["server"])  # urllib takes no password there
         request = urllib.request.Request(
-            f"{config['clusters'][0]['cluster']['server']}/api/v1/namespaces/default/pods"
-            f"?labelSelector=training.kubeflow.org%2Fjob-name%3D{self.name}",
+            f"{server}/api/v1/namespaces/default/pods?labelSelector=training.kubeflow.org%2Fjob-name%3D{self.name}",
             headers={"Authorization": f"Bearer {config['users'][0]['user']['token']}"},
         )
         with urllib.request.urlopen(request, timeout=10) as response:

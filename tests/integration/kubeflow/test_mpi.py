@@ -4,8 +4,8 @@ import pytest
 
 from gangline.dialects import read_plain
 from gangline.model import Phase
-from gangline.testing.debian import require_program
 from tests.integration.kubeflow.conftest import LocalService
+from tools.debian import require_program
 
 SCRIPT = 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE"'
 

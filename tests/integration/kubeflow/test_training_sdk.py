@@ -1,6 +1,7 @@
 """The PyPI package kubeflow-training, unmodified, drives the local service."""
 
 import json
+import os
 import subprocess
 import zipfile
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.docs.pages import run_by
 from tests.integration.kubeflow.conftest import LocalService
 from tests.integration.kubeflow.training_sdk import SCENARIOS
 
@@ -35,6 +37,16 @@ def saw(service: LocalService, sdk_python: Path, tmp_path_factory: pytest.TempPa
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def test_what_the_manual_shows_of_the_sdk_works(service: LocalService, sdk_python: Path, tmp_path: Path) -> None:
+    (block,) = run_by(__file__)
+    (tmp_path / "program.py").write_text(block.text)
+    environment = {**os.environ, "KUBECONFIG": str(service.kubeconfig)}
+    command = [str(sdk_python), "-W", "ignore", str(tmp_path / "program.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["mnist-worker-0", "training"]
 
 
 def make_wheel(directory: Path) -> Path:

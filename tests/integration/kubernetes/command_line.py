@@ -7,10 +7,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import yaml
 
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 PATIENCE_SECONDS = 90.0
 
@@ -33,14 +34,15 @@ class CommandLine:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("GANGLINE_", "XDG_"))}
         self.environment = {**kept, "HOME": str(folder), "KUBECONFIG": str(kubeconfig)}
         self.folder = folder
+        self.namespace = namespace
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, output: IO[bytes] | int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         """Start a command that goes on."""
         return subprocess.Popen(
             self._command(*words),
             env=self.environment,
             cwd=self.folder,
-            stdout=subprocess.DEVNULL,
+            stdout=output,
             stderr=subprocess.DEVNULL,
         )
 

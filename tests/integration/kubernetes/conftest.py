@@ -1,17 +1,18 @@
 """What the Kubernetes suites share: an engine on the real cluster, in a namespace of its own."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from gangline.engines.kubernetes import install
-from gangline.kube import KubeClient, load_access
+from gangline.kube import KubeClient, NotFoundError, load_access
 from gangline.storage.kubernetes import DEFINITIONS, JOBS, KubernetesStore, kubeflow_definitions
 from gangline.storage.memory import MemoryStore
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.subject import KubernetesSubject
 from tests.integration.kubernetes.world import World
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,4 +61,5 @@ async def kubeflow(kubernetes_cluster: ClusterUnderTest, kubernetes_namespace: s
 async def release_jobs(client: KubeClient, namespace: str) -> None:
     """Take the finalizers off a test's jobs: its namespace could not go with them."""
     for item in (await client.list(JOBS, namespace=namespace)).items or ():
-        await client.patch(JOBS, item.metadata.name, {"metadata": {"finalizers": None}}, namespace=namespace)
+        with suppress(NotFoundError):  # its controller was quicker
+            await client.patch(JOBS, item.metadata.name, {"metadata": {"finalizers": None}}, namespace=namespace)

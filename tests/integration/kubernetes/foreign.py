@@ -23,10 +23,10 @@ from gangline.kube import (
 from gangline.model import Job
 from gangline.scheduling import DEFAULT_POLICIES
 from gangline.storage.kubernetes import DEFINITIONS, JOBS
-from gangline.testing.cluster import BUSYBOX
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.conftest import release_jobs
 from tests.integration.kubernetes.world import OBEDIENT, World, eventually
+from tools.cluster import BUSYBOX
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 DEPLOYMENTS = Resource(group="apps", plural="deployments", kind="Deployment", type=GenericObject)
 BATCH_JOBS = Resource(group="batch", plural="jobs", kind="Job", type=GenericObject)

@@ -29,4 +29,8 @@ class Helm:
 
 def settings(**values: object) -> list[str]:
     """Write the chart's values as words of the command line."""
-    return [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+    return [
+        word
+        for name, value in values.items()
+        for word in ("--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}")
+    ]

@@ -21,8 +21,8 @@ from gangline.kube import (
 )
 from gangline.model import Job, JobId
 from gangline.storage.interface import Store
-from gangline.testing.cluster import BUSYBOX
 from tests.integration.kubernetes.world import PATIENCE_SECONDS, World, eventually
+from tools.cluster import BUSYBOX
 
 OBEY = "trap 'exit 143' TERM; until [ -e /tmp/exit ]; do sleep 0.1; done; exit $(cat /tmp/exit)"
 """What an obedient replica runs: it exits with the code it is told."""

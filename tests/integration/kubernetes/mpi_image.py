@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from gangline.testing.cluster import python_image
-from gangline.testing.cluster.images import Entry, Image
-from gangline.testing.debian import require_program
+from tools.cluster import python_image
+from tools.cluster.images import Entry, Image
+from tools.debian import require_program
 
 NAME = "gangline.local/openmpi:1"
 _PACKAGES = ("openmpi-bin", "openmpi-common", "libopenmpi3")

@@ -4,8 +4,8 @@ from gangline.compose import SystemClock
 from gangline.engines.kubernetes import KubernetesEngine
 from gangline.kube import KubeClient
 from gangline.model import NodeName, Resources, RoleSpec
-from gangline.testing.cluster import BUSYBOX
 from gangline.testing.engine_suite import EngineSubject, NewsReader, Program
+from tools.cluster import BUSYBOX
 
 SMALL = Resources(cpu_millis=50, memory_mib=32)
 """Little enough for several tests to share the cluster's two cores."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gangline.engines.kubernetes.affinity import HOSTNAME, PREFERRED, REQUIRED
+from gangline.engines.kubernetes.node_rules.affinity import HOSTNAME, PREFERRED, REQUIRED
 from gangline.kube import NODES, PODS
 from gangline.model import Job, JobId, Phase, ReplicaId
-from gangline.testing.cluster import BUSYBOX
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.foreign import ForeignWorld, foreign_world
 from tests.integration.kubernetes.kubeflow import Play, replica
 from tests.integration.kubernetes.world import OBEDIENT, SERVE, World, eventually, shell
+from tools.cluster import BUSYBOX
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def outsider(world: World, name: str, node: str, app: str, **spec: Any) ->
     made = await world.client.create(PODS, body, namespace=world.namespace)
 
     async def seen() -> bool:
-        return (world.namespace, made.metadata.name) in world.engine.view.outsiders
+        return (world.namespace, made.metadata.name) in world.engine.view.unmanaged_pods
 
     await eventually(seen)
 
@@ -65,7 +65,7 @@ async def until_told(world: World, job_id: JobId, words: str) -> None:
 
     async def told() -> bool:
         why = world.controller.explanation(job_id)
-        return why is not None and words in " ".join(why.sentences())
+        return why is not None and words in " ".join(why.words())
 
     await eventually(told)
 
@@ -116,8 +116,8 @@ async def test_replicas_lie_together_and_evenly_by_a_label_of_the_nodes(world: F
     await eventually(labelled)
     selector = {"labelSelector": {"matchLabels": {"app": "even"}}}
     spread = [{"maxSkew": 1, "topologyKey": row, "whenUnsatisfiable": "DoNotSchedule", **selector}]
-    even = shell(SERVE, replicas=4, pod_template_json=template("even", topologySpreadConstraints=spread))
-    job = await placed(world, await world.submit(even, name="even"))
+    topology_spread = shell(SERVE, replicas=4, pod_template_json=template("even", topologySpreadConstraints=spread))
+    job = await placed(world, await world.submit(topology_spread, name="even"))
     assert Counter(node == nodes[2] for node in where(job).values()) == {True: 2, False: 2}
     both = towards("team", "podAffinity", row) | towards("team", "podAntiAffinity")
     team = shell(SERVE, replicas=2, pod_template_json=template("team", affinity=both))

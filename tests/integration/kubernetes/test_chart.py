@@ -18,7 +18,9 @@ CASES: dict[str, dict[str, Any]] = {
     "replicas": {"replicas": 3},
     "kubeflow=run": {"kubeflow": Kubeflow.RUN},
     "kubeflow=strict": {"kubeflow": Kubeflow.STRICT},
-    "all": {"image": "acme/gangline:1", "replicas": 1, "kubeflow": Kubeflow.STRICT},
+    "kserve": {"kserve": True},
+    "api": {"api": True},
+    "all": {"image": "acme/gangline:1", "replicas": 1, "kubeflow": Kubeflow.STRICT, "kserve": True, "api": True},
 }
 
 
@@ -53,7 +55,7 @@ def test_template_gives_what_the_installer_applies(helm: Helm, values: dict[str,
     wanted = named(ClusterInstallation(context="any", namespace=NAMESPACE, **values).objects())
     del wanted["Namespace", NAMESPACE]  # Helm's to make
     for (kind, name), body in wanted.items():
-        if kind == "CustomResourceDefinition" and name.endswith(".kubeflow.org"):
+        if kind == "CustomResourceDefinition" and name.endswith((".kubeflow.org", ".kserve.io")):
             body["metadata"]["annotations"] = KEPT
     assert rendered == wanted
 

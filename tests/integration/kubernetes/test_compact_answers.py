@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gangline.kube import CONFIG_MAPS, PODS, AlreadyExistsError, InvalidError, KubeClient, load_access
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ async def test_a_failed_fetch_fails_the_job_with_the_movers_words(world: World, 
     job_id = await submit(world, lists_its_data(kubernetes_python_image), move)
     job = await world.phase(job_id, Phase.FAILED)
     assert job.reason == "InputsFailed"
-    assert "s3:// needs the package s3fs" in job.message
+    assert "object stores need an extra: pip install 'gangline[data]'" in job.message
 
 
 async def test_a_directory_of_a_claim_is_mounted_where_it_is_wanted(
@@ -150,7 +150,7 @@ async def test_a_directory_that_a_claim_does_not_hold_is_named(
 ) -> None:
     job_id = await submit(world, lists_its_data(kubernetes_python_image), DataMove(f"pvc://{claim}/no", "$DATA_DIR"))
     job = await world.phase(job_id, Phase.FAILED)
-    assert (job.reason, job.message) == ("InputsFailed", f"worker-0: pvc://{claim}/no is no directory")
+    assert (job.reason, job.message) == ("InputsFailed", f"worker-0: pvc://{claim}/no is not a directory")
 
 
 async def test_replicas_fill_a_volume_they_share_once(
@@ -214,7 +214,7 @@ async def test_results_that_cannot_be_stored_fail_the_job_with_the_movers_words(
     job_id = await world.submit(role, outputs=(DataMove("$RESULT_DIR", "s3://bucket/results"),))
     job = await world.phase(job_id, Phase.FAILED)
     assert job.reason == "OutputsFailed"
-    assert "s3:// needs the package s3fs" in job.message
+    assert "object stores need an extra: pip install 'gangline[data]'" in job.message
 
 
 async def test_a_failed_program_stores_nothing(

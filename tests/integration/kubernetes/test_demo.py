@@ -12,12 +12,12 @@ from gangline.engines.interface import LogQuery
 from gangline.kube import KubeClient, load_access
 from gangline.model import CodeLimits, DataMove, JobId, JobSpec, Phase, Prefer, Tenant
 from gangline.sdk import load
-from gangline.sdk.packing import pack
+from gangline.sdk.code.packing import pack
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import make_job
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.world import World
 from tests.ps.test_mnist_example import write_images
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 ROOT = Path(__file__).parents[3]
 MNIST = ROOT / "data" / "mnist"

@@ -11,9 +11,9 @@ import pytest
 
 from gangline.kube import NODES, PODS, KubeError
 from gangline.model import Job, Phase, PlacementRule, Policy, ReplicaState, Resources, Restart
-from gangline.testing.cluster.build import binaries_folder
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.world import SERVE, World, eventually, shell
+from tools.cluster.build import binaries_folder
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 RUNNING = ReplicaState.RUNNING
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from gangline.engines.kubernetes.foreign.groups import GROUP_RESOURCES, PLUGINS_GROUP, VOLCANO_GROUP, GroupKind
+from gangline.engines.kubernetes.orders.refused_places import WHOLE_SECONDS
 from gangline.kube import PODS
-from gangline.model import Phase, Resources
+from gangline.lifecycle.events import GangPlaced
+from gangline.model import Job, NodeName, Phase, ReplicaId, Resources
 from gangline.storage.kubernetes import JOBS
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.foreign import (
     BATCH_JOBS,
     DEPLOYMENTS,
@@ -21,6 +22,7 @@ from tests.integration.kubernetes.foreign import (
     group_definition,
 )
 from tests.integration.kubernetes.world import SERVE, eventually, shell
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 
 @pytest.fixture
@@ -59,6 +61,61 @@ async def group_phase(world: ForeignWorld, kind: GroupKind, phase: str) -> None:
         return found.status.get("phase") == phase
 
     await eventually(reached)
+
+
+async def test_pods_that_ask_for_nothing_are_spread_over_the_nodes(world: ForeignWorld) -> None:
+    open_nodes = {node.name for node in await world.engine.nodes() if node.ready and not node.taints}
+    gang = await world.submit(shell(SERVE, resources=Resources(), replicas=len(open_nodes)), name="gang")
+    job = await world.phase(gang, Phase.PROCESSING)
+    assert {replica.node for replica in job.replicas} == open_nodes
+    labels = {"app": "idle"}
+    pod = world.pod_spec()
+    del pod["containers"][0]["resources"]
+    spec = {
+        "replicas": 9,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    await world.client.create(DEPLOYMENTS, {"metadata": {"name": "idle"}, "spec": spec}, namespace=world.namespace)
+    bound = await world.until_bound(9 + len(open_nodes))
+    nodes = Counter(node for name, node in bound.items() if name.startswith("idle-"))
+    assert nodes.keys() == open_nodes, nodes
+
+
+async def test_the_next_pod_of_an_owner_is_bound_where_its_last_was_refused(world: ForeignWorld) -> None:
+    """The first is bound by hand where another still runs: as if the kubelet took longer than the API server shows."""
+    (node,) = await world.offer_seats(1)
+    await world.make_pod("before", seats=1, restartPolicy="Never")
+
+    async def is_full() -> bool:
+        return (await world.pod("before")).status.phase == "Running"
+
+    await eventually(is_full)
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": world.pod_spec(seats=1)}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    await world.client.create(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec}, namespace=world.namespace)
+    waiting: list[Job] = []
+
+    async def waits() -> bool:
+        waiting[:] = [job for job in await world.pod_jobs() if job.phase is Phase.QUEUED]
+        return bool(waiting)
+
+    await eventually(waits)
+    placement = {ReplicaId(role.name, 0): NodeName(node) for role in waiting[0].spec.roles}
+    world.controller.hear(GangPlaced(job_id=waiting[0].id, at=world.clock.now(), placement=placement))
+
+    async def is_refused() -> bool:
+        return any(pod.status.reason.startswith("OutOf") for pod in await world.pods())
+
+    await eventually(is_refused)
+    await world.client.delete(PODS, "before", namespace=world.namespace)
+
+    async def runs() -> bool:
+        pods = [pod for pod in await world.pods() if pod.metadata.labels.get("app") == "web"]
+        return any(pod.status.phase == "Running" for pod in pods)
+
+    await eventually(runs, seconds=WHOLE_SECONDS - 10)
 
 
 async def test_a_deployment_is_bound_and_scales(world: ForeignWorld) -> None:

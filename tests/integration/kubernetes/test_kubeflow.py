@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gangline.dialects import read_plain
-from gangline.engines.kubernetes.capacity import is_ready
+from gangline.engines.kubernetes.node_rules.capacity import is_ready
 from gangline.kube import NODES, NotFoundError
 from gangline.lifecycle import new_job
 from gangline.lifecycle.events import HaltRequested, ResumeRequested
@@ -74,6 +74,8 @@ async def test_every_replica_of_a_tfjob_sees_the_same_cluster_and_its_own_place(
         role, _, index = name.partition("-")
         want = {"cluster": cluster, "task": {"type": role, "index": int(index)}, "environment": "cloud"}
         assert json.loads(environment["TF_CONFIG"]) == want
+    secrets = {await play.ask(name, "sh", "-c", "cat $GANGLINE_SECRET_FILE") for name in names}
+    assert [len(secret.strip()) for secret in secrets] == [64], "all have the same"
     found = await play.ask("worker-0", "nslookup", f"places-ps-0.{kubeflow.namespace}.svc.cluster.local")
     assert (await play.pods())["ps-0"].status.pod_ip in found
 

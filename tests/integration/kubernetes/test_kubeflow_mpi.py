@@ -13,12 +13,12 @@ from gangline.engines.interface import LogQuery
 from gangline.engines.kubernetes import names
 from gangline.kube import SECRETS, GenericObject, Resource
 from gangline.model import JobId
-from gangline.testing.cluster.images import Entry, Image
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
-from gangline.testing.debian import require_program
 from tests.integration.kubernetes.kubeflow import Play
 from tests.integration.kubernetes.mpi_image import mpi_image
 from tests.integration.kubernetes.world import World
+from tools.cluster.images import Entry, Image
+from tools.cluster.pytest_plugin import ClusterUnderTest
+from tools.debian import require_program
 
 Plain = dict[str, Any]
 RANK = 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"'

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gangline.testing.cluster import python_image
-from gangline.testing.cluster.images import Entry, Image
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubeflow.training_sdk import SCENARIOS, sdk_environment
 from tests.integration.kubernetes.world import World
+from tools.cluster import python_image
+from tools.cluster.images import Entry, Image
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 MASTERS = {
     "TFJob": ("chief-0", "chief"),

@@ -8,9 +8,9 @@ from gangline.engines.interface import LogQuery
 from gangline.kube import SECRETS
 from gangline.model import Framework, Phase, Resources, RoleSpec
 from gangline.testing.builders import make_role
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.mpi_image import mpi_image
 from tests.integration.kubernetes.world import World
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 pytestmark = pytest.mark.parametrize("world", ["kubernetes"], indirect=True)
 

@@ -9,9 +9,9 @@ import pytest
 
 from gangline.kube import NAMESPACES, PODS, KubeClient
 from gangline.model import Phase
-from gangline.testing.cluster import BUSYBOX
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.world import OBEDIENT, World, eventually, shell
+from tools.cluster import BUSYBOX
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 LISTEN = f"httpd -p 8080 -h /tmp; echo hello > /tmp/index.html; {OBEDIENT}"
 
@@ -42,7 +42,7 @@ async def test_a_replica_is_reached_from_its_own_gang_and_from_no_other_pod(
     world: World, stranger: str, kubernetes_cluster: ClusterUnderTest
 ) -> None:
     # Here, for the cluster that is not ours has nothing to enforce policies with, or does so by itself.
-    from gangline.testing.cluster.policies import enforce, lift
+    from tools.cluster.policies import enforce, lift
 
     machines = kubernetes_cluster.require_machines()
     first = await world.submit(shell(LISTEN, replicas=2))

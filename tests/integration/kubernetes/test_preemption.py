@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from gangline.engines.interface import LogQuery
-from gangline.engines.kubernetes.foreign.volumes import STORAGE_CLASSES, VOLUMES
+from gangline.engines.kubernetes.node_rules.volumes import STORAGE_CLASSES, VOLUMES
 from gangline.kube import VOLUME_CLAIMS, Resource
 from gangline.model import Phase, PlacementRule
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.foreign import ForeignWorld, foreign_world
 from tests.integration.kubernetes.subject import SMALL
 from tests.integration.kubernetes.world import SERVE, shell
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 HOSTNAME = "kubernetes.io/hostname"
 HALFWAY, ALL = 3, 5

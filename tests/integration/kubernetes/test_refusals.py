@@ -4,17 +4,21 @@ import json
 
 import pytest
 
-from gangline.kube import Resource
+from gangline.kube import CONFIG_MAPS, SECRETS, Resource
 from gangline.kube.objects import GenericObject
 from gangline.model import Phase, Policy, ReplicaState, RoleSpec
 from gangline.testing.builders import make_role
-from gangline.testing.cluster import BUSYBOX
 from tests.integration.kubernetes.subject import SMALL
-from tests.integration.kubernetes.world import SERVE, World, shell
+from tests.integration.kubernetes.world import SERVE, World, eventually, shell
+from tools.cluster import BUSYBOX
 
 pytestmark = pytest.mark.parametrize("world", ["kubernetes"], indirect=True)
 
 ONE_TRY = Policy(grace_seconds=1.0)
+EVERYWHERE = "kube-root-ca.crt"
+"""A ConfigMap that every namespace has."""
+NO_ITEM = [{"key": "nowhere", "path": "p"}]
+MISSING_KEY = {"name": EVERYWHERE, "key": "nowhere"}
 QUOTAS = Resource(plural="resourcequotas", kind="ResourceQuota", type=GenericObject)
 
 
@@ -39,16 +43,16 @@ CASES = {
         "ReplicaFailed",
         "exited with 127",
     ),
-    "an environment from a ConfigMap that is missing": (
-        templated({"main": {"envFrom": [{"configMapRef": {"name": "nowhere"}}]}}),
+    "a variable from a key that its ConfigMap has not": (
+        templated({"main": {"env": [{"name": "V", "valueFrom": {"configMapKeyRef": MISSING_KEY}}]}}),
         "ContainerConfigError",
-        'configmap "nowhere" not found',
+        "couldn't find key nowhere",
     ),
-    "a volume from a ConfigMap that is missing": (
-        templated({"volumes": [{"name": "v", "configMap": {"name": "nowhere"}}],
+    "a volume from a key that its ConfigMap has not": (
+        templated({"volumes": [{"name": "v", "configMap": {"name": EVERYWHERE, "items": NO_ITEM}}],
                    "main": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}}),
         "VolumeUnavailable",
-        'configmap "nowhere" not found',
+        "references non-existent config key: nowhere",
     ),
     "an object the server finds invalid": (
         templated({"main": {"ports": [{"containerPort": 99_999}]}}),
@@ -66,6 +70,26 @@ async def test_a_bad_job_fails_with_its_reason(world: World, role: RoleSpec, wan
     assert want_text in job.message
     await world.until(job_id, lambda job: not job.holding)
     assert await world.pods() == []
+
+
+async def test_a_job_waits_without_machines_until_what_its_template_names_is_there(world: World) -> None:
+    settings = {"name": "settings", "configMap": {"name": "settings"}}
+    main = {"envFrom": [{"secretRef": {"name": "token"}}], "volumeMounts": [{"name": "settings", "mountPath": "/s"}]}
+    job_id = await world.submit(templated({"main": main, "volumes": [settings]}), policy=ONE_TRY)
+
+    async def is_told(text: str) -> None:
+        async def told() -> bool:
+            why = world.controller.explanation(job_id)
+            return why is not None and text in " ".join(why.words())
+
+        await eventually(told)
+
+    await is_told("ConfigMap 'settings' does not exist")
+    await world.client.create(CONFIG_MAPS, {"metadata": {"name": "settings"}}, namespace=world.namespace)
+    await is_told("Secret 'token' does not exist")
+    assert ((await world.store.get(job_id)).attempt, await world.pods()) == (0, [])
+    await world.client.create(SECRETS, {"metadata": {"name": "token"}}, namespace=world.namespace)
+    assert (await world.phase(job_id, Phase.PROCESSING)).attempt == 1
 
 
 async def test_a_gang_that_a_quota_refuses_waits_whole_and_starts_when_there_is_room(world: World) -> None:

@@ -9,15 +9,15 @@ import pytest
 import yaml
 
 from gangline.engines.interface import LogQuery
-from gangline.engines.kubernetes.submitted_objects import send_object
+from gangline.engines.kubernetes.launching.submitted_objects import send_object
 from gangline.errors import ConflictError
 from gangline.kube import CONFIG_MAPS, KubeClient, Resource, load_access
 from gangline.kube.objects import ConfigMap
 from gangline.model import JobId
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.command_line import CommandLine
 from tests.integration.kubernetes.kubeflow import Play, job_object, replica
 from tests.integration.kubernetes.world import World
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 Plain = dict[str, Any]
 SECRETS = Resource(plural="secrets", kind="Secret", type=ConfigMap)

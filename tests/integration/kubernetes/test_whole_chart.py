@@ -9,14 +9,15 @@ import pytest
 
 from gangline.compose.installing import ClusterInstallation, Kubeflow
 from gangline.engines.kubernetes import uninstall
+from gangline.kinds.train_job import CLUSTER_TRAINING_RUNTIME
 from gangline.kube import NAMESPACES, SECRETS, GenericObject, KubeClient, NotFoundError, Resource
 from gangline.storage.kubernetes import DEFINITIONS, JOBS, kubeflow_definitions
-from gangline.testing.cluster import BUSYBOX
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.conftest import release_jobs
 from tests.integration.kubernetes.helm import CHART, Helm, settings
 from tests.integration.kubernetes.inventory import everything
 from tests.integration.kubernetes.world import eventually
+from tools.cluster import BUSYBOX
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 # As for test_whole_installation: nobody else may use the custom resources meanwhile, and the name puts it last.
 pytestmark = pytest.mark.alone
@@ -131,11 +132,17 @@ async def test_a_removed_release_leaves_only_what_helm_keeps(
     await until_completed(kubernetes_client, "first", kubernetes_namespace)
     administrator.uninstall()
 
-    assert not (await kubernetes_client.list(SECRETS, namespace=administrator.namespace)).items
+    async def no_secret_is_left() -> bool:
+        return not (await kubernetes_client.list(SECRETS, namespace=administrator.namespace)).items
+
+    await eventually(no_secret_is_left)
     await kubernetes_client.delete(NAMESPACES, administrator.namespace)
     defined = (*DEFINITIONS, *kubeflow_definitions())
     definitions = {f"{DEFINITIONS_PATH}/{item['metadata']['name']}" for item in defined}
     job = f"/apis/gangline.dev/v1/jobs/{kubernetes_namespace}/first"
+    runtimes = CLUSTER_TRAINING_RUNTIME
+    place = f"/apis/{runtimes.api_version}/{runtimes.plural}/"
+    kept = definitions | {job} | {f"{place}/{spec.name}" for spec in runtimes.always}
 
     def matters(path: str) -> bool:
         return path == job or not (path.startswith(SERVICES_PATH) or f"/{kubernetes_namespace}/" in path)
@@ -144,10 +151,10 @@ async def test_a_removed_release_leaves_only_what_helm_keeps(
         return set(filter(matters, await everything(kubernetes_client) - before))
 
     async def the_rest_is_gone() -> bool:
-        return await left() <= definitions | {job}
+        return await left() <= kept
 
     await eventually(the_rest_is_gone)
-    assert await left() == definitions | {job}
+    assert await left() == kept
     await release_jobs(kubernetes_client, kubernetes_namespace)
 
 

@@ -10,17 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from gangline.engines.kubernetes.installation import CONTROLLER_NAME
+from gangline.engines.kubernetes.installing.objects import CONTROLLER_NAME
+from gangline.kinds.queue import QUEUE
 from gangline.kube import LEASES, NAMESPACES, PODS, ApiError, KubeClient, Resource
 from gangline.kube.objects import GenericObject
-from gangline.model import Queue, QueueName, Resources
+from gangline.model import NamedAmounts, Queue, QueueName
 from gangline.storage.kubernetes import JOBS, KubernetesStore
-from gangline.testing.cluster import BUSYBOX
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
-from gangline.testing.cluster.python_image import python_image
+from gangline.testing.builders import make_queue
 from tests.integration.kubernetes.command_line import CommandLine
 from tests.integration.kubernetes.conftest import release_jobs
+from tests.integration.kubernetes.test_whole_katib import make_shared_claim
 from tests.integration.kubernetes.world import OBEDIENT, eventually
+from tests.integration.test_population import INTERVAL, LAST, TRAIN
+from tools.cluster import BUSYBOX
+from tools.cluster.pytest_plugin import ClusterUnderTest
+from tools.cluster.python_image import python_image
 
 # As for test_whole_installation: nobody else may use the custom resources meanwhile, and the name puts it last.
 pytestmark = pytest.mark.alone
@@ -63,6 +67,24 @@ spec:
       code: .
       resources: {cpu: 50m, memory: 64Mi}
       command: [python3, trial.py, $(rate)]
+"""
+POPULATION = f"""
+kind: Sweep
+metadata: {{name: population}}
+spec:
+  sampler: random
+  seed: 1
+  objective: {{metric: skill, goal: maximize}}
+  parameters: {{rate: {{min: 0.001, max: 1.0}}}}
+  budget: {{trials: 3}}
+  stopping: {{rule: pbt, first: {INTERVAL}, last: {LAST}}}
+  template:
+    metadata: {{labels: {{gangline.dev/volume: disk}}}}
+    spec:
+      image: IMAGE
+      code: .
+      resources: {{cpu: 50m, memory: 64Mi}}
+      command: [python3, train.py]
 """
 
 
@@ -119,7 +141,7 @@ async def test_shipped_code_runs_and_its_output_outlives_its_pods(
         "python3",
         "train.py",
     )
-    assert "shipping the present directory" in said
+    assert "shipping the current directory" in said
     assert f"gangline --context {red.context} logs -f ship" in said
     assert "ship is COMPLETED" in await red("wait", "ship")
 
@@ -152,7 +174,25 @@ async def test_a_replica_can_be_entered_and_killed_and_survives_the_drill(
     listed = (await red("--tenant", "default", "list", "-A")).splitlines()
     assert [tenants[0], "busy"] in [line.split()[:2] for line in listed]
     assert "cannot list" in await stranger("list", "-A", want_code=5)
+    assert "cannot list" in await stranger("list", "-A", "-w", want_code=5)
+    watched = red.folder / "watched"
+    with watched.open("wb") as file:
+        watching = red.start("--tenant", "default", "list", "-A", "-w", "busy", output=file)
+
+    async def rows() -> list[list[str]]:
+        return [line.split() for line in watched.read_text().splitlines()]
+
+    async def shows_the_job() -> bool:
+        return [tenants[0], "busy"] in [row[:2] for row in await rows()]
+
+    async def shows_its_end() -> bool:
+        return (await rows())[-1][-1] == "deleted"
+
+    await eventually(shows_the_job)
     await red("delete", "busy")
+    await eventually(shows_its_end)
+    watching.terminate()
+    watching.wait()
 
 
 async def test_the_doctor_knows_a_cluster_and_what_its_user_may_do(
@@ -211,6 +251,8 @@ async def test_why_a_job_waits_is_in_its_status_for_whoever_may_read_it(red: Com
     assert "Missing: " in said
     facts = json.loads(await red("explain", "vast", "--no-forecast", "-o", "json"))
     assert (facts["constraint"], facts["role"]) == ("too-large", "worker")
+    assert facts["line"]["place_in_queue"] >= 1
+    assert "It is number" in said
     await red("cancel", "vast")
     assert "does not wait for machines: it is CANCELLED" in await red("explain", "vast")
 
@@ -267,7 +309,7 @@ async def test_when_the_leader_is_killed_the_other_goes_on_and_nothing_runs_twic
     """No pod can be killed without warning; two controllers on this machine can, and stand in for the cluster's own."""
     await kubernetes_client.patch(DEPLOYMENTS, CONTROLLER_NAME, {"spec": {"replicas": 0}}, namespace=SYSTEM)
     await eventually(lambda: _nobody_is_left(kubernetes_client))
-    controllers = [red.start("serve") for _ in range(2)]
+    controllers = [red.start("controller", "run") for _ in range(2)]
     try:
         await red(
             "submit", "--image", BUSYBOX, "--name", "steady", "--workers", "2", *SMALL, "--", "sh", "-c", OBEDIENT
@@ -283,7 +325,7 @@ async def test_when_the_leader_is_killed_the_other_goes_on_and_nothing_runs_twic
         await red("wait", "after")
         print(f"leader killed -9, until a job submitted meanwhile has ended: {time.monotonic() - began:.2f} s")
         assert await _pods(kubernetes_client, tenants[0]) == before
-        assert json.loads(await red("get", "steady", "-o", "json"))[0]["status"]["attempt"] == 1
+        assert json.loads(await red("get", "steady", "-o", "json"))["status"]["attempt"] == 1
         await red("halt", "steady")
         await red("wait", "steady", "--for", "HALTED")
         assert await _pods(kubernetes_client, tenants[0]) == set()
@@ -299,7 +341,8 @@ async def _leads_another(client: KubeClient, than: str) -> bool:
 
 
 async def _nobody_is_left(client: KubeClient) -> bool:
-    return not (await client.list(PODS, namespace=SYSTEM)).items
+    pods = (await client.list(PODS, namespace=SYSTEM)).items or ()
+    return not [pod for pod in pods if pod.metadata.name.startswith(f"{CONTROLLER_NAME}-")]
 
 
 async def _leader(client: KubeClient) -> str:
@@ -317,8 +360,9 @@ async def test_a_tenant_can_neither_read_nor_halt_nor_starve_another(
 ) -> None:
     ada_at, other = tenants
     await _let_edit(kubernetes_client, "ada", ada_at)
-    limit = Resources(cpu_millis=100, memory_mib=10_000)
-    await KubernetesStore(kubernetes_client).save_queue(Queue(name=QueueName("ada"), limit=limit))
+    limit = NamedAmounts({"cpu_millis": 100})
+    queue = make_queue(Queue(name=QueueName("ada"), limit=limit))
+    await KubernetesStore(kubernetes_client).records(QUEUE).create(queue)
     ada = CommandLine(kubernetes_cluster, red.folder, user="ada", namespace=ada_at)
     await red("--tenant", other, "submit", "--image", BUSYBOX, "--name", "theirs", *SMALL, "--", "sh", "-c", OBEDIENT)
     for words in (("list",), ("get", "theirs"), ("logs", "theirs"), ("halt", "theirs"), ("delete", "theirs")):
@@ -362,6 +406,26 @@ async def test_a_sweep_runs_its_trials_with_code_that_is_sent_once(
     await red.until(lambda text: "score 3 with rate=3" in text, "sweep", "list")
     await red("sweep", "delete", "grid")
     assert "no jobs" in await red("list")
+
+
+async def test_a_population_goes_on_from_checkpoints_of_its_best(
+    red: CommandLine, tenants: tuple[str, str], kubernetes_client: KubeClient, kubernetes_python_image: str
+) -> None:
+    disk = red.folder / "disk"
+    await asyncio.to_thread(disk.mkdir)
+    await make_shared_claim(kubernetes_client, tenants[0], "disk", disk)
+    (red.folder / "train.py").write_text(TRAIN)
+    (red.folder / "population.yaml").write_text(POPULATION.replace("IMAGE", kubernetes_python_image))
+    await red("sweep", "-f", "population.yaml", "--wait")
+    trials = json.loads(await red("sweep", "get", "population", "-o", "json"))["status"]["trials"]
+    copies = [trial for trial in trials if trial.get("parent") is not None]
+    assert len(copies) == 2, "one at each of the rungs"
+    for rung, copy in enumerate(copies, 1):
+        step, skill = (await red("logs", f"population-{copy['number']}")).splitlines()[0].split()[-2:]
+        assert int(step) >= rung * INTERVAL, "it began where its parent rested"
+        assert float(skill) > 0
+    assert sum(trial["phase"] == "COMPLETED" for trial in trials) == 3
+    await red("sweep", "delete", "population")
 
 
 async def test_what_the_controller_is_doing_is_on_its_metrics_page(

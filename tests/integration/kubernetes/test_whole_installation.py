@@ -10,15 +10,17 @@ from gangline.compose import SystemClock
 from gangline.compose.leader_store import LeaderStore
 from gangline.engines.kubernetes import Installation, Leadership, install, installation_objects, uninstall
 from gangline.engines.kubernetes.foreign.groups import GROUP_RESOURCES, VOLCANO_GROUP, GroupKind
-from gangline.engines.kubernetes.installation import CONTROLLER_NAME
-from gangline.kube import KubeClient, load_access
+from gangline.engines.kubernetes.installing.objects import CONTROLLER_NAME
+from gangline.kube import InvalidError, KubeClient, NotFoundError, load_access
 from gangline.model import Phase
 from gangline.storage.kubernetes import DEFINITIONS, KubernetesStore
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
+from gangline.storage.kubernetes.definitions.native import JOBS
+from gangline.storage.kubernetes.records.custom_resources import FINALIZER
 from tests.integration.kubernetes.conftest import release_jobs
 from tests.integration.kubernetes.foreign import ForeignWorld, define, group_definition
 from tests.integration.kubernetes.inventory import everything
 from tests.integration.kubernetes.world import SERVE, World, eventually, shell
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 # Nobody else may use the custom resources while they are installed and removed. The name of this file puts it last: the
 # API server may serve a watch that begins just after a removal from what it still remembers.
@@ -55,6 +57,36 @@ async def test_uninstall_leaves_nothing(kubernetes_client: KubeClient, kubernete
         return await everything(kubernetes_client) <= before
 
     await eventually(all_gone)
+
+
+async def test_what_was_installed_a_moment_ago_can_be_removed(kubernetes_client: KubeClient) -> None:
+    for _ in range(4):  # the API server is still preparing the storage of the kinds when they are deleted
+        await install(kubernetes_client, OBJECTS, print)
+        await uninstall(kubernetes_client, OBJECTS, print)
+
+
+async def test_uninstall_does_not_wait_for_what_a_controller_on_its_way_out_still_writes(
+    kubernetes_client: KubeClient, kubernetes_namespace: str
+) -> None:
+    await install(kubernetes_client, OBJECTS, print)
+    store = KubernetesStore(kubernetes_client, namespace=kubernetes_namespace)
+    world = World(kubernetes_client, kubernetes_namespace, store)
+    name = (await store.get(await world.submit(shell(SERVE)))).name
+    await world.kill()
+    await store.close()
+
+    async def hold() -> None:
+        patch = {"metadata": {"finalizers": [FINALIZER]}}
+        while True:
+            try:
+                await kubernetes_client.patch(JOBS, name, patch, namespace=kubernetes_namespace)
+            except (NotFoundError, InvalidError):
+                return
+
+    late = asyncio.create_task(hold())
+    await asyncio.sleep(0.1)
+    await uninstall(kubernetes_client, OBJECTS, print)
+    await late
 
 
 @pytest.mark.usefixtures("installed")

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from gangline.engines.kubernetes import Installation, install, installation_objects, uninstall
-from gangline.engines.kubernetes.installation import CONTROLLER_NAME
+from gangline.engines.kubernetes.installing.objects import CONTROLLER_NAME
 from gangline.kube import CUSTOM_RESOURCE_DEFINITIONS, KubeClient, load_access
 from gangline.storage.kubernetes import DEFINITIONS, KubernetesStore, kubeflow_definitions
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.kubeflow import Play, Seat, replica
 from tests.integration.kubernetes.world import World
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 # See test_whole_installation: nobody else may use the custom resources meanwhile.
 pytestmark = pytest.mark.alone

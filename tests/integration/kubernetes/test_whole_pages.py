@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangline.testing.cluster.build import binaries_folder
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.docs.pages import PAGES, ROOT, Block, Command, blocks_of, commands_of
 from tests.docs.reader import Reader
 from tests.ps.test_mnist_example import write_images
+from tools.cluster.build import binaries_folder
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.alone]
 

@@ -13,7 +13,9 @@ import pytest_asyncio
 
 from gangline.compose.cluster import ClusterService
 from gangline.engines.kubernetes import Installation, install, installation_objects, uninstall
-from gangline.engines.kubernetes.installation import CONTROLLER_NAME
+from gangline.engines.kubernetes.installing.objects import CONTROLLER_NAME
+from gangline.kinds.pipeline import PIPELINE
+from gangline.kinds.sweep import SWEEP
 from gangline.kube import (
     NAMESPACES,
     NETWORK_POLICIES,
@@ -26,15 +28,15 @@ from gangline.kube import (
     load_access,
 )
 from gangline.model import JobId, Tenant
-from gangline.storage.kubernetes import DEFINITIONS, JOBS, SWEEPS, KubernetesStore, kubeflow_definitions
-from gangline.storage.kubernetes.births import AUTHOR, INITIAL, JOB_ID, SUBMITTED_AS
-from gangline.storage.kubernetes.record_text import FIELD, record_to_text
+from gangline.storage.kubernetes import DEFINITIONS, JOBS, KubernetesStore, kubeflow_definitions, resource_of
+from gangline.storage.kubernetes.records.creation import AUTHOR, INITIAL, JOB_ID, SUBMITTED_AS
+from gangline.storage.kubernetes.records.record_text import FIELD, record_to_text
 from gangline.testing.builders import make_job, make_running_job
-from gangline.testing.cluster import BUSYBOX
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
 from tests.integration.kubernetes.command_line import CommandLine
 from tests.integration.kubernetes.conftest import release_jobs
 from tests.integration.kubernetes.world import SERVE, eventually
+from tools.cluster import BUSYBOX
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 # As for test_whole_installation: nobody else may use the custom resources meanwhile, and the name puts it last.
 pytestmark = [pytest.mark.alone, pytest.mark.asyncio(loop_scope="module")]
@@ -142,7 +144,7 @@ async def tenants(installed: None, kubernetes_cluster: ClusterUnderTest) -> Asyn
         for namespace in sorted(set(places.values())):
             await admin.create(NAMESPACES, {"metadata": {"name": namespace}})
         submits = [
-            {"apiGroups": ["gangline.dev"], "resources": ["jobs", "sweeps"], "verbs": ["*"]},
+            {"apiGroups": ["gangline.dev"], "resources": ["jobs", "sweeps", "pipelines", "schedules"], "verbs": ["*"]},
             {"apiGroups": ["kubeflow.org"], "resources": ["tfjobs"], "verbs": ["*"]},
         ]
         metadata = {"name": "submitter", "namespace": places["jim"]}
@@ -223,7 +225,7 @@ async def test_an_id_of_another_tenants_job_is_refused_and_gives_no_hand_in_it(t
     taken = job("thief", labels={JOB_ID: real.metadata.uid})
     await tenants.ada.create(JOBS, taken)
     refused = await tenants.until(tenants.ada, "thief", reason="InvalidJob")
-    assert "bears the id of another job" in refused.status["message"]
+    assert "has the id of another job" in refused.status["message"]
     await tenants.ada.delete(JOBS, "thief")
 
     # Nor by way of the record, which whoever edits a job may write.
@@ -304,8 +306,9 @@ async def test_who_may_not_make_pods_may_not_have_the_controller_make_them_by_te
         replicas = {"Worker": {"template": {"spec": {**template, "containers": [container]}}}}
         for resource, submitted in (
             (JOBS, body),
-            (SWEEPS, {"metadata": {"name": "grid"}, "spec": {"parameters": {"rate": [1, 2]}, **trial}}),
+            (resource_of(SWEEP), {"metadata": {"name": "grid"}, "spec": {"parameters": {"rate": [1, 2]}, **trial}}),
             (TFJOBS, {"metadata": {"name": "mnist"}, "spec": {"tfReplicaSpecs": replicas}}),
+            (resource_of(PIPELINE), {"metadata": {"name": "steps"}, "spec": {"steps": {"one": {"job": body["spec"]}}}}),
         ):
             with pytest.raises(ForbiddenError, match="you may not create pods in this namespace"):
                 await tenants.jim.create(resource, submitted)

@@ -8,17 +8,19 @@ from pathlib import Path
 from gangline.compose import SystemClock
 from gangline.controller import Controller
 from gangline.engines.kubernetes import KubernetesEngine
+from gangline.engines.kubernetes.manifests.moves import CacheClaim
 from gangline.errors import NotFoundError
 from gangline.kube import PODS, KubeClient, Pod
 from gangline.lifecycle import Event
 from gangline.lifecycle.events import CancelRequested, DeleteRequested, HaltRequested, ScaleRequested
 from gangline.model import Job, JobId, JobSpec, Phase, Policy, Resources, RoleName, RoleSpec, Tenant
+from gangline.operations.cluster_data import ClusterRecords
 from gangline.scheduling import DEFAULT_POLICIES, Policies
 from gangline.storage.interface import Store
 from gangline.storage.kubernetes import KubernetesStore
 from gangline.testing.builders import make_job, make_role
-from gangline.testing.cluster import BUSYBOX
 from tests.integration.kubernetes.subject import SMALL
+from tools.cluster import BUSYBOX
 
 PATIENCE_SECONDS = 120.0
 OBEDIENT = "trap 'exit 143' TERM; sleep 1000 & wait"
@@ -51,9 +53,13 @@ class World:
         *,
         code_directory: Path | None = None,
         image: str | None = None,
+        mover_image: str | None = None,
+        cache: CacheClaim | None = None,
     ) -> None:
         self.client = client
         self.image = image
+        self.mover_image = mover_image
+        self.cache = cache
         self.code_directory = code_directory
         self.namespace = namespace
         self.store = store
@@ -71,6 +77,9 @@ class World:
             owners=owners,
             code_directory=self.code_directory,
             image=self.image,
+            mover_image=self.mover_image,
+            records=ClusterRecords(self.store, self.clock),
+            cache=self.cache,
         )
         self.controller = Controller(store=self.store, engine=self.engine, clock=self.clock, policies=self.policies)
         self._tasks = [asyncio.create_task(self.controller.run(), name="controller")]

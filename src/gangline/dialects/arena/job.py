@@ -1,9 +1,9 @@
 """A job from Arena's flags: the options become a plain job file, and so obey its rules."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from gangline.dialects.arena.options import Verb, options_of
+from gangline.dialects.arena.options import Options, Verb, options_of
 from gangline.dialects.arena.volumes import pod_template, texts_of
 from gangline.dialects.kubeflow.run_policy import priority_of
 from gangline.dialects.native.job import job_from_plain
@@ -13,23 +13,42 @@ from gangline.dialects.value import nearest
 from gangline.errors import InvalidInputError
 from gangline.model import Framework, JobSpec
 
-Options = Mapping[str, object]
-"""Parsed values by dashed name: text, whole number, True, or a sequence of texts. What is not given is absent."""
-
 _FRAMEWORKS = {
     Verb.TENSORFLOW: Framework.TENSORFLOW,
     Verb.PYTORCH: Framework.PYTORCH,
     Verb.MPI: Framework.MPI,
     Verb.HOROVOD: Framework.MPI,
 }
+_CONTAINERS = {
+    Verb.TENSORFLOW: "tensorflow",
+    Verb.PYTORCH: "pytorch",
+    Verb.MPI: "mpi",
+    Verb.HOROVOD: "mpi",
+}
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _CLEAN = {Verb.MPI: CleanPods.ALL}
+_TENSORBOARD = (
+    "case $GANGLINE_ADDRESS in 127.*) host=${GANGLINE_ADDRESS%:*} ;; *) host=0.0.0.0 ;; esac; "
+    'exec tensorboard --logdir "$1" --host "$host" --port "${GANGLINE_ADDRESS##*:}"'
+)
+"""On one machine it listens at a loopback address of its own: it asks nobody for a password."""
+_OF_PODS = (
+    "annotation",
+    "image-pull-secret",
+    "image-pull-policy",
+    "share-memory",
+    "host-network",
+    "host-ipc",
+    "host-pid",
+)
 _SUCCESS = {"ChiefWorker": "lead", "AllWorkers": "all"}
 
 
 def job_from_options(verb: Verb, options: Options, command: Sequence[str], *, suffix: str) -> Translation:
     """Build the job that ``submit VERB`` with these options means. ``suffix`` makes a derived name unique."""
     _check_known(verb, options)
+    if options.get("queue") in ("true", "false"):
+        raise InvalidInputError("every job is queued here", field="--queue", expected="the name of a queue, or nothing")
     words = _command(options, command)
     if not any(map(str.strip, words)):
         raise InvalidInputError("there is no command", field="COMMAND", expected="a command at the end")
@@ -97,7 +116,7 @@ def _spec(verb: Verb, options: Options, command: list[str]) -> dict[str, object]
         },
         "placement": {
             "node_selector": pairs(texts_of(options, "selector"), "--selector"),
-            "tolerations": [_toleration(text) for text in texts_of(options, "toleration")],
+            "tolerations": [toleration_of(text) for text in texts_of(options, "toleration")],
         },
     }
 
@@ -125,7 +144,7 @@ def _roles(verb: Verb, options: Options, command: list[str]) -> dict[str, object
         roles["launcher"] = {
             "command": command,
             "resources": {"cpu": 0},
-            **pod_template(verb, options, "launcher", command),
+            **pod_template(_CONTAINERS[verb], options, "launcher", command),
         }
         roles["worker"] = _role(verb, options, "worker", workers, ["sleep", "infinity"])
     if options.get("tensorboard"):
@@ -157,14 +176,14 @@ def _role(verb: Verb, options: Options, role: str, count: int, command: list[str
         "image": options.get(f"{role}-image"),
         "port": options.get(f"{role}-port"),
         "resources": {name: amount for name, amount in resources.items() if amount is not None},
-        **pod_template(verb, options, role, command),
+        **pod_template(_CONTAINERS[verb], options, role, command),
     }
 
 
 def _tensorboard(options: Options) -> dict[str, object]:
     logs = str(options.get("logdir", "/training_logs"))
     return {
-        "command": ["tensorboard", "--logdir", logs, "--host", "0.0.0.0"],
+        "command": ["sh", "-c", _TENSORBOARD, "tensorboard", logs],
         "image": options.get("tensorboard-image"),
         "resources": {"cpu": 0},
         "port": 6006,
@@ -199,7 +218,7 @@ def _success(verb: Verb, options: Options) -> str | None:
     return _SUCCESS[str(given)] if verb is Verb.TENSORFLOW else None
 
 
-def _toleration(text: str) -> dict[str, str]:
+def toleration_of(text: str) -> dict[str, str]:
     """Read ``KEY[=VALUE][:EFFECT][,OPERATOR]``; ``all`` tolerates everything."""
     if text == "all":
         return {"operator": "Exists"}
@@ -240,6 +259,8 @@ def _local_notes(spec: JobSpec, options: Options) -> tuple[str, ...]:
     notes = [f"the image {spec.image} is ignored: commands run on this machine itself"] if spec.image else []
     if "data" in options:
         notes.append("volume claims are directories of this machine, found in commands and variables only")
+    if unused := [f"--{name}" for name in options if name in _OF_PODS or name.endswith("-limit")]:
+        notes.append(f"{', '.join(unused)}: of pods on a cluster, not used here")
     return tuple(notes)
 
 

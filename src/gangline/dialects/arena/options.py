@@ -3,6 +3,7 @@
 The command line binds it to its parser; ``job_from_options`` takes the parsed values by dashed name.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,6 +33,10 @@ VERB_NAMES = {
 }
 
 
+Options = Mapping[str, object]
+"""Parsed values by dashed name: text, whole number, True, or a sequence of texts. What is not given is absent."""
+
+
 class Takes(StrEnum):
     """What an option takes on the command line."""
 
@@ -55,7 +60,7 @@ class Option:
     takes: Takes = Takes.TEXT
     short: str | None = None
     old_names: tuple[str, ...] = ()
-    verbs: tuple[Verb, ...] = _ALL
+    verbs: tuple[StrEnum, ...] = _ALL
 
 
 def _role_options(role: str, title: str, *, old: str | None = None) -> tuple[Option, ...]:
@@ -69,8 +74,13 @@ def _role_options(role: str, title: str, *, old: str | None = None) -> tuple[Opt
         )
         for what in ("cpu", "memory")
     )
+    limits = tuple(
+        Option(name=f"{role}-{what}-limit", help=f"{what} that a pod of {title} may not exceed", verbs=_TF)
+        for what in ("cpu", "memory")
+    )
     return (
         *amounts,
+        *limits,
         Option(name=f"{role}-image", help=f"image of {title}", old_names=(f"{prefix}Image",), verbs=_TF),
         Option(name=f"{role}-port", help=f"port of {title}", takes=Takes.WHOLE, old_names=(f"{role}Port",), verbs=_TF),
         Option(name=f"{role}-selector", help=f"node label of {title}, KEY=VALUE", takes=Takes.MANY, verbs=_TF),
@@ -131,6 +141,61 @@ OPTIONS: tuple[Option, ...] = (
     Option(name="shell", help="shell that runs a command given as one string"),
     Option(name="nproc-per-node", help="processes of each worker", verbs=(Verb.PYTORCH,)),
     Option(name="rdma", help="ask for an RDMA device", takes=Takes.FLAG),
+    Option(name="annotation", help="annotation of every pod, KEY=VALUE", takes=Takes.MANY, short="a"),
+    Option(name="image-pull-secret", help="secret of a private registry", takes=Takes.MANY),
+    Option(name="image-pull-policy", help="when pods pull their image: Always, IfNotPresent or Never"),
+    Option(name="share-memory", help="size of /dev/shm in every pod", verbs=(Verb.TENSORFLOW, Verb.PYTORCH)),
+    Option(name="host-network", help="pods use the node's network", takes=Takes.FLAG, old_names=("hostNetwork",)),
+    Option(name="host-ipc", help="pods share the node's IPC namespace", takes=Takes.FLAG, old_names=("hostIPC",)),
+    Option(name="host-pid", help="pods see the node's processes", takes=Takes.FLAG, old_names=("hostPID",)),
+    Option(name="role-sequence", help="accepted; all roles start together", verbs=_TF),
+    Option(
+        name="mounts-on-launcher",
+        help="accepted; the launcher mounts what workers do",
+        takes=Takes.FLAG,
+        verbs=(Verb.MPI,),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A flag of Arena's that nothing here corresponds to, and what to use instead."""
+
+    name: str
+    instead: str
+    takes: Takes = Takes.TEXT
+    verbs: tuple[StrEnum, ...] = _ALL
+
+
+_AFFINITY = "placement.prefer (pack or spread) or placement.apart in a job file"
+_MODEL = "'gangline model register NAME DIRECTORY' when the job has ended"
+
+REFUSED: tuple[Refused, ...] = (
+    Refused(name="scheduler", instead="nothing: Gangline places every job itself"),
+    Refused(
+        name="config-file",
+        instead="a file in the code directory, which travels with the job, or --data for a volume",
+        takes=Takes.MANY,
+    ),
+    Refused(name="model-name", instead=_MODEL),
+    Refused(name="model-source", instead=_MODEL),
+    *(
+        Refused(name=f"{role}-affinity-{what}", instead=_AFFINITY, verbs=_TF)
+        for role in ("worker", "ps")
+        for what in ("policy", "constraint")
+    ),
+    Refused(
+        name="starting-timeout",
+        instead="'gangline wait JOB --for PROCESSING --timeout 10m', then 'gangline cancel JOB'",
+        verbs=_TF,
+    ),
+    Refused(
+        name="gputopology",
+        instead="placement.within in a job file, which keeps a gang within one domain",
+        takes=Takes.FLAG,
+        verbs=(Verb.MPI,),
+    ),
 )
 
 

@@ -1,41 +1,45 @@
-"""The part of Arena's flags that only a pod can say: volumes, working directory, node labels of a single role."""
+"""The part of Arena's flags that only a pod can say: volumes, limits, annotations, node labels of a single role."""
 
 from collections.abc import Mapping, Sequence
 
-from gangline.dialects.arena.options import Verb
 from gangline.dialects.native.short_form import pairs
 from gangline.errors import InvalidInputError
 
-_CONTAINERS = {
-    Verb.TENSORFLOW: "tensorflow",
-    Verb.PYTORCH: "pytorch",
-    Verb.MPI: "mpi",
-    Verb.HOROVOD: "mpi",
-}
+_HOST = {"host-network": "hostNetwork", "host-ipc": "hostIPC", "host-pid": "hostPID"}
 
 
 def pod_template(
-    verb: Verb, options: Mapping[str, object], role: str, command: Sequence[str]
+    name: str, options: Mapping[str, object], role: str, command: Sequence[str], *, needed: bool = False
 ) -> dict[str, dict[str, object]]:
     """Return the field ``pod_template`` of a role, or nothing when the flags need no pod of their own."""
     volumes, mounts = _volumes(options)
-    selector = pairs(texts_of(options, f"{role}-selector"), f"--{role}-selector")
-    working_directory = options.get("working-dir")
-    if not volumes and not selector and working_directory is None:
+    limits = {what: options[f"{role}-{what}-limit"] for what in ("cpu", "memory") if f"{role}-{what}-limit" in options}
+    of_container = {
+        "image": options.get(f"{role}-image") or options.get("image"),
+        "imagePullPolicy": options.get("image-pull-policy"),
+        "workingDir": options.get("working-dir"),
+        "volumeMounts": mounts,
+        "resources": {"limits": limits} if limits else None,
+    }
+    of_pod = {
+        "volumes": volumes,
+        "nodeSelector": pairs(texts_of(options, f"{role}-selector"), f"--{role}-selector"),
+        "imagePullSecrets": [{"name": name} for name in texts_of(options, "image-pull-secret")],
+        **{field: options.get(name) for name, field in _HOST.items()},
+    }
+    metadata = {"annotations": pairs(texts_of(options, "annotation"), "--annotation")}
+    said = [*of_pod.values(), *metadata.values(), *(of_container[field] for field in of_container if field != "image")]
+    if not needed and not any(said):
         return {}
-    container: dict[str, object] = {"name": _CONTAINERS[verb], "command": list(command)}
-    image = options.get(f"{role}-image") or options.get("image")
-    if image is not None:
-        container["image"] = image
-    if working_directory is not None:
-        container["workingDir"] = working_directory
-    pod: dict[str, object] = {"containers": [container]}
-    if volumes:
-        container["volumeMounts"] = mounts
-        pod["volumes"] = volumes
-    if selector:
-        pod["nodeSelector"] = selector
-    return {"pod_template": {"spec": pod}}
+    container = {"name": name, **_given({"command": list(command), **of_container})}
+    pod: dict[str, object] = {"spec": {"containers": [container], **_given(of_pod)}}
+    if metadata["annotations"]:
+        pod["metadata"] = metadata
+    return {"pod_template": pod}
+
+
+def _given(fields: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value}
 
 
 def _volumes(options: Mapping[str, object]) -> tuple[list[dict[str, object]], list[dict[str, str]]]:
@@ -53,6 +57,9 @@ def _volumes(options: Mapping[str, object]) -> tuple[list[dict[str, object]], li
             raise InvalidInputError(f"'{text}' is not a directory", field="--data-dir", expected="an absolute path")
         volumes.append({"name": f"data-dir-{number}", "hostPath": {"path": source}})
         mounts.append({"name": f"data-dir-{number}", "mountPath": target or source})
+    if "share-memory" in options:
+        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": options["share-memory"]}})
+        mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # a mount in the pod
     return volumes, mounts
 
 

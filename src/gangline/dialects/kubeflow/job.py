@@ -220,7 +220,7 @@ def _policy(parts: Parts) -> Policy:
 
 
 def _clean(parts: Parts) -> Clean:
-    """What is removed at the end. Upstream's None leaves survivors running for ever; here only ``strict`` does."""
+    """What is removed at the end. Upstream's None leaves survivors running forever; here only ``strict`` does."""
     if parts.strict and parts.run.clean_pods is CleanPods.NONE:
         return Clean.LEAVE
     return {CleanPods.ALL: Clean.ALL, CleanPods.RUNNING: Clean.RUNNING, CleanPods.NONE: Clean.NONE}[

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gangline.dialects import quantities
-from gangline.dialects.document import compact_json
+from gangline.dialects.document import compact_json, plain
 from gangline.dialects.kubeflow.kinds import Kind
 from gangline.dialects.native.amounts import GPU_NAMES
 from gangline.dialects.native.placement import read_requirement, read_toleration
@@ -169,16 +169,17 @@ def _resources(pod: Mapping[str, Value], containers: list[dict[str, Value]]) -> 
     """
     running = at_first = Resources()
     for container in [value.fields() for value in pod["initContainers"].items()] if "initContainers" in pod else []:
-        asked = _container_resources(container)
+        asked = container_resources(container)
         at_first |= running + asked
         if "restartPolicy" in container and container["restartPolicy"].data == "Always":
             running += asked
     for container in containers:
-        running += _container_resources(container)
+        running += container_resources(container)
     return (at_first | running) + (_amounts(pod["overhead"].fields()) if "overhead" in pod else Resources())
 
 
-def _container_resources(container: Mapping[str, Value]) -> Resources:
+def container_resources(container: Mapping[str, Value]) -> Resources:
+    """Return what one container asks for."""
     given = container["resources"].fields() if "resources" in container else {}
     limits = given["limits"].fields() if "limits" in given else {}
     requests = given["requests"].fields() if "requests" in given else {}
@@ -197,6 +198,12 @@ def _amounts(given: Mapping[str, Value]) -> Resources:
         elif "/" in name:
             extended[name] = amount.converted(quantities.count, quantities.COUNT_FORM)
     return Resources(cpu_millis=cpu, memory_mib=memory, gpu_millis=gpu, extended=extended)
+
+
+def nodes_of(template: Mapping[str, object]) -> NodeRule:
+    """Return the nodes that a template allows."""
+    spec = template.get("spec")
+    return _nodes(plain(spec).fields() if spec else {})
 
 
 def _nodes(pod: Mapping[str, Value]) -> NodeRule:

@@ -1,7 +1,8 @@
 """Gangs as pods of a Kubernetes cluster: the distributed engine.
 
-``manifests`` turns orders into objects (pure), ``driver`` sends them, ``watch`` reads back what became of them;
-``observer`` is what a person's own machine needs of it. Only the composition roots import this package. Its names are
+``manifests`` builds objects (pure), ``launching`` sends them, ``watch`` sees what became of them, ``node_rules`` says
+where pods may go, ``orders`` carries out what the controller wants; ``engine`` puts them together. ``observer`` is what
+a person's own machine needs of it. Only the composition roots import this package. Its names are
 imported when first used: a command that lists the jobs of a cluster does not wait for the driver and the scheduler.
 """
 
@@ -9,14 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gangline.engines.kubernetes.driver import KubernetesEngine
-    from gangline.engines.kubernetes.foreign.pod_jobs import PodJobs, is_pod_job
-    from gangline.engines.kubernetes.installation import Installation, installation_objects
-    from gangline.engines.kubernetes.installer import check_rights, install, uninstall, wait_until_available
-    from gangline.engines.kubernetes.launching import Owners
+    from gangline.engines.kubernetes.engine import KubernetesEngine
+    from gangline.engines.kubernetes.foreign.pod_jobs import PodJobs
+    from gangline.engines.kubernetes.installing.applying import check_rights, install, uninstall, wait_until_available
+    from gangline.engines.kubernetes.installing.objects import CACHE_CLAIM, Installation, installation_objects
+    from gangline.engines.kubernetes.launching.launcher import Owners
     from gangline.engines.kubernetes.leadership import Leadership
+    from gangline.engines.kubernetes.manifests.moves import CacheClaim
+    from gangline.engines.kubernetes.names import is_pod_job
 
 __all__ = [
+    "CACHE_CLAIM",
+    "CacheClaim",
     "Installation",
     "KubernetesEngine",
     "Leadership",
@@ -31,17 +36,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Installation": "installation",
-    "KubernetesEngine": "driver",
+    "CACHE_CLAIM": "installing.objects",
+    "CacheClaim": "manifests.moves",
+    "Installation": "installing.objects",
+    "KubernetesEngine": "engine",
     "Leadership": "leadership",
-    "Owners": "launching",
+    "Owners": "launching.launcher",
     "PodJobs": "foreign.pod_jobs",
-    "check_rights": "installer",
-    "install": "installer",
-    "installation_objects": "installation",
-    "is_pod_job": "foreign.pod_jobs",
-    "uninstall": "installer",
-    "wait_until_available": "installer",
+    "check_rights": "installing.applying",
+    "install": "installing.applying",
+    "installation_objects": "installing.objects",
+    "is_pod_job": "names",
+    "uninstall": "installing.applying",
+    "wait_until_available": "installing.applying",
 }
 
 

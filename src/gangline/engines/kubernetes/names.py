@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gangline.model import GangId, GangReplica, JobId, ReplicaId, RoleName
+from gangline.model import GangId, GangReplica, JobId, JobSpec, ReplicaId, RoleName
 
 DOMAIN = "gangline.dev"
 CONTROLLER = f"{DOMAIN}/controller"
@@ -25,6 +25,12 @@ PART = f"{DOMAIN}/part"
 """What an object is to its job: see ``Part``."""
 SOLO = f"{DOMAIN}/solo"
 """On pods of jobs that never have a second replica: they share one network policy per namespace."""
+SERVES = f"{DOMAIN}/serves"
+"""On pods of services: routers may connect to them."""
+SERVING_PORT = f"{DOMAIN}/serving-port"
+"""On pods of services (an annotation): where they answer."""
+ROUTER = {"app.kubernetes.io/name": "gangline", "app.kubernetes.io/component": "router"}
+"""The labels of routers."""
 CLEAN = f"{DOMAIN}/clean"
 """On pods that may be left when their job has ended (an annotation): see ``Clean``."""
 VOLUME = f"{DOMAIN}/volume"
@@ -32,6 +38,10 @@ VOLUME = f"{DOMAIN}/volume"
 
 _LABEL_LENGTH = 63
 _DIGEST_LENGTH = 6
+FOREIGN = f"{DOMAIN}/foreign"
+"""On a job: it stands for pods of others."""
+POD_JOB_PREFIX = "pod:"
+"""No label may hold a colon: nobody can give a job object the id of somebody's pod."""
 
 
 class Part(StrEnum):
@@ -113,3 +123,13 @@ def replica_of(labels: Mapping[str, str], controller: str) -> ReplicaKey | None:
         )
     except (KeyError, ValueError):
         return None  # somebody wrote labels like ours on a pod of their own
+
+
+def is_foreign(spec: JobSpec) -> bool:
+    """Whether a job stands for pods of others."""
+    return FOREIGN in spec.labels and spec.manifest_json is not None
+
+
+def is_pod_job(job_id: JobId) -> bool:
+    """Whether a job stands for one pod and is kept in memory alone."""
+    return job_id.startswith(POD_JOB_PREFIX)

@@ -6,11 +6,12 @@ so a command costs the cluster one or two lists and no watch.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangline.engines.interface import Engine, EngineEvent, LogQuery, Saboteur
+from gangline.engines.interface import Engine, EngineEvent, FaultInjector, LogQuery, RemoteFiles
 from gangline.errors import EngineError, GanglineError, PermissionDeniedError
 from gangline.kube import (
     NODES,
@@ -29,10 +30,14 @@ from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, LogL
 
 if TYPE_CHECKING:
     # Each brings much with it that a command which only lists jobs need not wait for.
-    from gangline.engines.kubernetes.driver import KubernetesEngine
-    from gangline.engines.kubernetes.launching import Owners
+    from gangline.data.job_folders import FileFact
+    from gangline.data.model_files import KeptModel
+    from gangline.engines.kubernetes.engine import KubernetesEngine
+    from gangline.engines.kubernetes.files.reaching import FileReach
+    from gangline.engines.kubernetes.launching.gang_data import DataRecords
+    from gangline.engines.kubernetes.launching.launcher import Owners
     from gangline.engines.kubernetes.names import ReplicaKey
-    from gangline.engines.kubernetes.watch import ClusterView
+    from gangline.engines.kubernetes.watch.cluster_view import ClusterView
 
 HoldingJobs = Callable[[], Awaitable[Collection[Job]]]
 """Finds the jobs that hold machines, of all that the person may see."""
@@ -53,6 +58,7 @@ class KubernetesObserver:
         owners: "Owners",
         code_directory: Path,
         holding: HoldingJobs,
+        records: "DataRecords",
         refusal: Callable[[KubeError], GanglineError],
     ) -> None:
         """Make an observer; ``refusal`` puts what the cluster refuses in the middle of a stream into words."""
@@ -63,6 +69,7 @@ class KubernetesObserver:
         self._clock = clock
         self._owners = owners
         self._code_directory = code_directory
+        self._records = records
         self._made: KubernetesEngine | None = None
 
     async def nodes(self) -> Sequence[Node]:
@@ -81,7 +88,7 @@ class KubernetesObserver:
             nodes, pods = await self._cluster()
         except ForbiddenError:
             nodes, pods = (), (await self._client.list(PODS, namespace=self._namespace)).items or ()
-        from gangline.engines.kubernetes.usage import measure
+        from gangline.engines.kubernetes.watch.usage import measure
 
         view = _seen(nodes, pods, {}, await self._owners_of(await self._holding()))
         ours = [item for gang_id in view.gangs() for item in view.pods_of(gang_id).items()]
@@ -101,12 +108,49 @@ class KubernetesObserver:
 
     async def send_object(self, tenant: Tenant, document: Mapping[str, object]) -> None:
         """Send an object of a job's file into the tenant's namespace."""
-        from gangline.engines.kubernetes.submitted_objects import send_object
+        from gangline.engines.kubernetes.launching.submitted_objects import send_object
 
         await send_object(self._client, tenant, document)
 
+    async def remove_object(self, tenant: Tenant, kind: str, name: str) -> None:
+        """Remove an object that was sent from here."""
+        from gangline.engines.kubernetes.launching.submitted_objects import remove_object
+
+        await remove_object(self._client, tenant, kind, name)
+
+    async def list_files(self, job: Job, path: str) -> "Sequence[FileFact]":
+        """Return the files of a job; see RemoteFiles."""
+        return await self._files().list_files(job, await self._owners.owner_of(job.id), path)
+
+    async def read_files(self, job: Job, path: str) -> AsyncGenerator[bytes]:
+        """Return files of a job as a stream; see RemoteFiles."""
+        async with aclosing(self._files().read_files(job, await self._owners.owner_of(job.id), path)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def write_files(self, job: Job, path: str, stream: AsyncIterator[bytes]) -> "FileFact":
+        """Put files beside those of a job; see RemoteFiles."""
+        return await self._files().write_files(job, await self._owners.owner_of(job.id), path, stream)
+
+    def model_files(self, tenant: str, at: str, digest: str) -> AsyncGenerator[bytes]:
+        """Return the files of a version; see RemoteFiles."""
+        return self._files().model_files(tenant, at, digest)
+
+    async def keep_model(self, tenant: str, stream: AsyncIterator[bytes]) -> "tuple[str, KeptModel]":
+        """Keep the files of a version; see RemoteFiles."""
+        return await self._files().keep_model(tenant, stream)
+
+    async def forget_models(self, tenant: str, at: str, used: Iterable[str]) -> None:
+        """Remove files of models; see RemoteFiles."""
+        await self._files().forget_models(tenant, at, used)
+
+    def _files(self) -> "FileReach":
+        from gangline.engines.kubernetes.files.reaching import FileReach
+
+        return FileReach(self._client, self._records)
+
     async def kill(self, gang_id: GangId, replica: ReplicaId) -> bool:
-        """Take a running replica's pod away, with no grace; see Saboteur."""
+        """Take a running replica's pod away, with no grace; see FaultInjector."""
         owner = await self._owners.owner_of(gang_id.job_id)
         pod = None if owner is None else await running_pod(self._client, owner, gang_id, replica)
         if pod is None:
@@ -149,7 +193,7 @@ class KubernetesObserver:
 
     def _engine(self) -> "KubernetesEngine":
         """Return the engine whose reading and sending this borrows; it is told to run nothing."""
-        from gangline.engines.kubernetes.driver import KubernetesEngine
+        from gangline.engines.kubernetes.engine import KubernetesEngine
 
         if self._made is None:
             self._made = KubernetesEngine(
@@ -192,8 +236,8 @@ async def running_pod(client: KubeClient, owner: Owner, gang_id: GangId, replica
 
 def _recorded(jobs: Iterable[Job]) -> "dict[tuple[str, str], ReplicaKey]":
     """Which pods of others, by namespace and uid, are replicas of these jobs."""
-    from gangline.engines.kubernetes.foreign.records import BadRecordError, is_foreign, members_of
-    from gangline.engines.kubernetes.names import ReplicaKey
+    from gangline.engines.kubernetes.foreign.records import BadRecordError, members_of
+    from gangline.engines.kubernetes.names import ReplicaKey, is_foreign
 
     found: dict[tuple[str, str], ReplicaKey] = {}
     for job in jobs:
@@ -214,7 +258,7 @@ def _seen(
     recorded: "Mapping[tuple[str, str], ReplicaKey]",
     owners: "Mapping[JobId, Owner]",
 ) -> "ClusterView":
-    from gangline.engines.kubernetes.watch import ClusterView
+    from gangline.engines.kubernetes.watch.cluster_view import ClusterView
 
     view = ClusterView(controller=_CONTROLLER, changed_pod=_ignore, changed_nodes=_ignore, lost_node=_ignore)
     for node in nodes:
@@ -234,4 +278,5 @@ def _ignore(*_: object) -> None:
 
 
 _conforms: type[Engine] = KubernetesObserver
-_sabotages: type[Saboteur] = KubernetesObserver
+_injects_faults: type[FaultInjector] = KubernetesObserver
+_reaches_files: type[RemoteFiles] = KubernetesObserver

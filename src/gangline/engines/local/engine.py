@@ -3,25 +3,60 @@
 import asyncio
 import errno
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from gangline.engines.interface import Engine, EngineEvent, LogQuery, NodesChanged, Saboteur
-from gangline.engines.local.addresses import Addresses
-from gangline.engines.local.allocation import NoFreeGpuError
-from gangline.engines.local.devices import DeviceWatch
-from gangline.engines.local.keeper import processes
-from gangline.engines.local.keeper.trees import remove_tree
+from gangline.data.credentials import NoStores, StoreDirectory
+from gangline.engines.interface import (
+    Answering,
+    Engine,
+    EngineEvent,
+    FaultInjector,
+    JobFolders,
+    LogQuery,
+    NodesChanged,
+    Releasing,
+)
+from gangline.engines.local.keeper.system import processes
+from gangline.engines.local.keeper.system.trees import remove_tree
 from gangline.engines.local.layout import Layout
 from gangline.engines.local.link import GangLink
-from gangline.engines.local.logs import follow_logs, read_logs
-from gangline.engines.local.machine import LocalNode, Machine
-from gangline.engines.local.ordering import LogLimits, NoCommandError, OrderWriter
-from gangline.engines.local.usage import UsageMeter
+from gangline.engines.local.nodes.addresses import Addresses
+from gangline.engines.local.nodes.allocation import NoFreeGpuError
+from gangline.engines.local.nodes.devices import DeviceWatch
+from gangline.engines.local.nodes.machine import LocalNode, Machine
+from gangline.engines.local.nodes.usage import UsageMeter
+from gangline.engines.local.orders.data_moves import DataResolver, JobDirectory, ModelRegistry, NoDataError
+from gangline.engines.local.orders.ordering import LogLimits, NoCommandError, OrderWriter, address_of
+from gangline.engines.local.system_users import SystemUsers
+from gangline.engines.local.watch.checking import check_replica
+from gangline.engines.local.watch.logs import follow_logs, read_logs
+from gangline.engines.local.watch.registering import Registrar
+from gangline.engines.local.watch.watching import keep_stacks, pulses
+from gangline.engines.local.wire import ReplicaOrder
 from gangline.errors import EngineError
 from gangline.lifecycle.events import GangFailed, GangStopped
-from gangline.model import Clean, Clock, CodeLimits, Gang, GangId, JobId, LogLine, Node, ReplicaId, Usage
+from gangline.lifecycle.watching import Pulse
+from gangline.model import (
+    Clean,
+    Clock,
+    CodeLimits,
+    Gang,
+    GangId,
+    Job,
+    JobId,
+    LogLine,
+    Node,
+    NodeName,
+    ReplicaId,
+    ReplicaState,
+    ReplicaStatus,
+    Usage,
+)
+from gangline.model.service import Check
+from gangline.scheduling import terminating_gang
+from gangline.scheduling.gangs.holdings import HOLDING_STATES
 
 _METRIC_SECONDS = 0.25
 _DISK_SECONDS = 1.0
@@ -35,6 +70,9 @@ class LocalEngine:
 
     ``root`` holds everything it keeps and is this engine's alone. ``nodes`` divides the machine into logical nodes.
     ``most_processes`` is how many processes and threads a replica may have, where control groups can count them.
+    ``stores`` knows the keys of the stores that jobs name, ``models`` the models, ``jobs`` the jobs by name. Movers
+    keep up to ``cache_bytes`` of what they fetched from object stores, for the jobs that come. ``users`` are those that
+    jobs run as, where not the engine's own.
     ``use_cgroups`` False keeps away from control groups even where the system would permit them. GPUs that appear
     later are seen within ``device_seconds``.
     """
@@ -50,6 +88,11 @@ class LocalEngine:
         use_cgroups: bool = True,
         most_processes: int = 4096,
         device_seconds: float = 30.0,
+        stores: StoreDirectory | None = None,
+        models: ModelRegistry | None = None,
+        jobs: JobDirectory | None = None,
+        cache_bytes: int = 10 << 30,
+        users: SystemUsers | None = None,
     ) -> None:
         self._layout = Layout(root.absolute())
         self._clock = clock
@@ -65,13 +108,18 @@ class LocalEngine:
             code_limits=code_limits or CodeLimits(),
             use_cgroups=use_cgroups,
             most_processes=most_processes,
+            cache_bytes=cache_bytes,
+            users=users,
         )
+        self._users = users
+        self._data = DataResolver(self._layout, stores or NoStores(), models, jobs)
         self._links: dict[GangId, GangLink] = {}
         self._tasks: dict[GangId, asyncio.Task[None]] = {}
         self._postponed: dict[GangId, asyncio.Task[None]] = {}
         """Orders that wait: for room on the disk, or until those are gone whose GPUs they are to get."""
         self._freed = asyncio.Event()
         self._news: asyncio.Queue[EngineEvent | Exception] = asyncio.Queue()
+        self._registrar = Registrar(self._layout, models, self._news.put_nowait)
         self._watches: tuple[asyncio.Task[None], ...] = ()
         self._meter = UsageMeter(clock)
 
@@ -84,6 +132,12 @@ class LocalEngine:
         self._recover()
         self._withdraw(gang.id)
         parts = {part.node.name: part for part in await self._parts()}
+        try:
+            data = await self._data.resolve(gang)
+        except NoDataError as error:
+            self._refuse(gang, error)
+            return
+        # From here to the end nothing is awaited: what others hold must not change.
         link = self._links.get(gang.id)
         if (link or self._glance(gang.id)).stopped:
             # Whatever the controller remembers: tell it again.
@@ -91,7 +145,14 @@ class LocalEngine:
             return
         taken = [order for other in self._links.values() for order in other.holdings(gang if other is link else None)]
         try:
-            order = self._order_writer.write(gang, known=link.order if link else None, nodes=parts, taken=taken)
+            order = self._order_writer.write(
+                gang,
+                data=data,
+                known=link.order if link else None,
+                nodes=parts,
+                taken=taken,
+                leaving=link.without(str(replica.id) for replica in gang.replicas) if link else (),
+            )
         except (EngineError, OSError) as error:
             if isinstance(error, NoFreeGpuError) and any(other.departing for other in self._links.values()):
                 # The scheduler counts on those who go, and they are not quite gone.
@@ -107,20 +168,30 @@ class LocalEngine:
                     self._run_later(gang, partial(asyncio.sleep, _DISK_SECONDS))
                 )
                 return
-            job_id, attempt = gang.id
-            self._news.put_nowait(
-                GangFailed(
-                    job_id=job_id,
-                    at=self._clock.now(),
-                    attempt=attempt,
-                    reason="CannotStart",
-                    message=str(error),
-                    permanent=isinstance(error, NoCommandError),
-                    blameless=no_room,
-                )
-            )
+            self._refuse(gang, error)
             return
         (link or self._open(gang.id)).run(order)
+
+    def _refuse(self, gang: Gang, error: EngineError | OSError) -> None:
+        job_id, attempt = gang.id
+        self._news.put_nowait(
+            GangFailed(
+                job_id=job_id,
+                at=self._clock.now(),
+                attempt=attempt,
+                reason="CannotStart",
+                message=str(error),
+                permanent=isinstance(error, (NoCommandError, NoDataError)),
+                blameless=isinstance(error, OSError) and error.errno in _NO_ROOM,
+            )
+        )
+
+    def terminating(self, jobs: Collection[Job]) -> Collection[Job]:
+        """Show what replicas hold that their jobs count on no longer; see Releasing."""
+        self._recover()
+        links = ((job, self._links.get(job.gang_id)) for job in jobs if job.holding)
+        found = ((job, _uncounted(job, link)) for job, link in links if link is not None)
+        return [terminating_gang(job, replicas) for job, replicas in found if replicas]
 
     async def finish(self, gang: Gang) -> None:
         """Have the keeper stop what still runs and store the outputs."""
@@ -159,17 +230,57 @@ class LocalEngine:
             return follow_logs(directory, query, attempt, over=lambda: not self._layout.marker(gang_id).exists())
         return read_logs(directory, query, attempt)
 
+    def folder_of(self, job: Job) -> Path:
+        """Return the job's directory; see JobFolders."""
+        folder = self._layout.job(job.id)
+        if self._users is not None:
+            self._users.open_job(folder, job.spec.tenant)
+        return folder
+
     async def usage(self) -> Usage:
         """Measure every replica and every node, in a thread: it reads many small files."""
         self._recover()
         running = [(link.gang_id, *entry) for link in self._links.values() for entry in link.running()]
         return await asyncio.to_thread(self._meter.measure, await self._parts(), running)
 
+    async def pulses(self, gang_id: GangId) -> Mapping[ReplicaId, Pulse]:
+        """Look at the running replicas of a gang; see Watchful."""
+        self._recover()
+        link = self._links.get(gang_id)
+        return {} if link is None else await asyncio.to_thread(pulses, self._layout, gang_id, link.running())
+
+    async def keep_stacks(self, gang_id: GangId) -> Mapping[ReplicaId, str]:
+        """Keep where the processes of a gang are among the job's results; see Watchful."""
+        link = self._links.get(gang_id)
+        if link is None or link.order is None:
+            return {}
+        return await keep_stacks(self._layout, gang_id, link.running(), link.order.user)
+
     async def kill(self, gang_id: GangId, replica: ReplicaId) -> bool:
-        """Kill a replica's first process; its keeper sees it die and takes the rest of it down. See Saboteur."""
+        """Kill a replica's first process; its keeper sees it die and takes the rest of it down. See FaultInjector."""
         self._recover()
         link = self._links.get(gang_id)
         return link is not None and link.kill(str(replica))
+
+    probed = False
+
+    def address_of(self, gang_id: GangId, replica: ReplicaId) -> str:
+        """Return where a replica of a service answers; see Answering."""
+        order = self._order_of(gang_id, replica)
+        return address_of(order) if order is not None else ""
+
+    async def check(self, gang_id: GangId, replica: ReplicaId, check: Check) -> str:
+        """Try whether a replica is well; see Answering."""
+        order, link = self._order_of(gang_id, replica), self._links.get(gang_id)
+        if order is None or link is None or link.order is None:
+            return "it does not run"
+        return await check_replica(check, order, link.order.user)
+
+    def _order_of(self, gang_id: GangId, replica: ReplicaId) -> ReplicaOrder | None:
+        self._recover()
+        link = self._links.get(gang_id)
+        orders = link.order.replicas if link is not None and link.order is not None else ()
+        return next((order for order in orders if order.name == str(replica)), None)
 
     async def forget(self, job_id: JobId) -> None:
         """Remove the job's directory. A gang that is not stopped is a defect of the caller."""
@@ -185,7 +296,7 @@ class LocalEngine:
 
     async def close(self) -> None:
         """Let go of everything in this process; gangs go on without it, and the next engine finds them."""
-        tasks = [*self._tasks.values(), *self._postponed.values(), *self._watches]
+        tasks = [*self._tasks.values(), *self._postponed.values(), *self._watches, *self._registrar.tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -194,11 +305,12 @@ class LocalEngine:
     async def _parts(self) -> tuple[LocalNode, ...]:
         if self._nodes is None:
             await asyncio.to_thread(self._devices.look)
+            await asyncio.to_thread(self._devices.examine)
             self._nodes = self._measure()
         return self._nodes
 
     def _measure(self) -> tuple[LocalNode, ...]:
-        return Machine.measure(self._devices.devices).divide(self._node_count)
+        return Machine.measure(self._devices.devices, self._devices.faults).divide(self._node_count)
 
     def _recover(self) -> None:
         """Once per life: find what an earlier life left."""
@@ -215,7 +327,7 @@ class LocalEngine:
 
     def _glance(self, gang_id: GangId) -> GangLink:
         """Read what is known of an attempt, without following it."""
-        return GangLink(gang_id, self._layout, self._clock, self._news.put_nowait, self._looked)
+        return GangLink(gang_id, self._layout, self._clock, self._registrar.publish, self._looked)
 
     def _looked(self) -> None:
         """Something may be free that was not: whoever waits for it looks again."""
@@ -240,7 +352,7 @@ class LocalEngine:
     async def _serve(self, link: GangLink) -> None:
         try:
             await link.serve()
-        except Exception as error:  # noqa: BLE001  # a defect; whoever reads the events must not wait for ever
+        except Exception as error:  # noqa: BLE001  # a defect; whoever reads the events must not wait forever
             self._news.put_nowait(error)
             return
         for address in link.addresses:
@@ -251,15 +363,32 @@ class LocalEngine:
         while True:
             await asyncio.sleep(_METRIC_SECONDS)
             for link in self._links.values():
-                link.read_metrics()
+                link.read_reports()
 
     async def _watch_devices(self) -> None:
-        """Tell of GPUs that appear: a driver was not ready when the service started, or a device was added."""
+        """Tell of GPUs that appear (a driver was not ready, a device was added), have errors or are well again."""
         while True:
             await asyncio.sleep(self._device_seconds)
-            if await asyncio.to_thread(self._devices.look):
+            others = await asyncio.to_thread(self._devices.look)
+            if await asyncio.to_thread(self._devices.examine) or others:
+                for gpu, fault in self._devices.faults.items():
+                    _log.warning("GPU %s is closed: %s", gpu, fault)
                 self._nodes = self._measure()
                 self._news.put_nowait(NodesChanged())
+
+
+def _uncounted(job: Job, link: GangLink) -> list[ReplicaStatus]:
+    counted = (str(status.id) for status in job.replicas if status.state in HOLDING_STATES)
+    return [
+        ReplicaStatus(
+            id=ReplicaId.parse(order.name),
+            node=NodeName(order.node),
+            state=ReplicaState.RUNNING,
+            incarnation=order.incarnation,
+            gpu_slot=order.gpu_slot,
+        )
+        for order in link.without(counted)
+    ]
 
 
 def _remove(folder: Path) -> None:
@@ -270,4 +399,7 @@ def _remove(folder: Path) -> None:
 
 
 _conforms: type[Engine] = LocalEngine
-_can_kill: type[Saboteur] = LocalEngine
+_releases: type[Releasing] = LocalEngine
+_has_folders: type[JobFolders] = LocalEngine
+_can_kill: type[FaultInjector] = LocalEngine
+_answers: type[Answering] = LocalEngine

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from gangline.engines.local.keeper.orders import MOVES_FOLDER
 from gangline.model import GangId, JobId
 
 
@@ -15,10 +16,14 @@ class Layout:
     active/JOB.ATTEMPT           an empty file per attempt that is not known to be stopped
     code/DIGEST.tar.gz           code archives, put there by whoever accepts jobs
     objects/TENANT               ConfigMaps and Secrets, put there by whoever accepts them
+    cache/TENANT                 what movers fetched from object stores, by content
+    environments/TENANT/DIGEST   Python environments that steps of pipelines asked for
     claims/TENANT/CLAIM          what volume claims stand for, kept until the user removes it
+    models/TENANT                the files of models, by content
     jobs/JOB/data|results|checkpoints    shared by the job's replicas, kept across attempts
     jobs/JOB/receipts            which inputs were fetched already
-    jobs/JOB/attempts/N          order, record, lock and log of the keeper; logs, metrics and scratch of the replicas
+    jobs/JOB/attempts/N          order, record, lock and log of the keeper; logs, metrics and scratch of the replicas;
+                                 moves, what the movers tell
     t/DIGEST                     a link to the scratch of an attempt
     """
 
@@ -52,12 +57,16 @@ class Layout:
         return self.root / "t" / digest[:12]
 
     def logs(self, gang_id: GangId) -> Path:
-        """One directory of log files per replica."""
+        """The log files of the replicas."""
         return self.attempt(gang_id) / "logs"
 
     def metrics(self, gang_id: GangId, replica: str) -> Path:
         """The file to which a replica appends its metrics."""
         return self.attempt(gang_id) / "metrics" / f"{replica}.jsonl"
+
+    def stacks(self, gang_id: GangId, replica: str) -> Path:
+        """Where the processes of a replica answer when they are asked for their stacks: their number is appended."""
+        return self.attempt(gang_id) / "metrics" / f"{replica}.stacks"
 
     def marker(self, gang_id: GangId) -> Path:
         """The file that exists until the attempt is stopped."""
@@ -74,9 +83,26 @@ class Layout:
         """The tenant's ConfigMaps and Secrets, by plural and name."""
         return self.root / "objects" / _file_name(tenant)
 
+    @property
+    def cache(self) -> Path:
+        """What movers fetched from object stores, by tenant."""
+        return self.root / "cache"
+
     def claims(self, tenant: str) -> Path:
         """One directory per volume claim of the tenant."""
         return self.root / "claims" / _file_name(tenant)
+
+    def environments(self, tenant: str) -> Path:
+        """The Python environments that steps of the tenant's pipelines asked for."""
+        return self.root / "environments" / _file_name(tenant)
+
+    def models(self, tenant: str) -> Path:
+        """The files of the tenant's models."""
+        return self.root / "models" / tenant
+
+    def moves(self, gang_id: GangId) -> Path:
+        """What the movers of an attempt tell."""
+        return self.attempt(gang_id) / MOVES_FOLDER
 
     def code_archive(self, digest: str) -> Path:
         """The archive of a job's code."""

@@ -6,27 +6,40 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from gangline.engines.interface import EngineEvent
-from gangline.engines.local.keeper import cgroups, processes
+from gangline.data.reports import REPORT_FILE
+from gangline.engines.collecting.following import MetricCollector
+from gangline.engines.interface import EngineEvent, NodesChanged
 from gangline.engines.local.keeper.launch import MARKER, make_scratch
-from gangline.engines.local.keeper.records import Status
+from gangline.engines.local.keeper.records import AttemptRecord, Status
+from gangline.engines.local.keeper.system import cgroups, processes
 from gangline.engines.local.layout import Layout
-from gangline.engines.local.metrics import MetricTail
-from gangline.engines.local.news import news_of
-from gangline.engines.local.wire import Order, ReplicaOrder, read_order, read_record
+from gangline.engines.local.system_users import file_rights, open_file
+from gangline.engines.local.watch.metrics import MetricTail
+from gangline.engines.local.watch.news import news_of
+from gangline.engines.local.wire import Order, ReplicaOrder, read_order
+from gangline.engines.transfer_report import read_report
 from gangline.errors import EngineError
-from gangline.lifecycle.events import GangEvent, GangFailed, GangStopped, ReplicaExited, ReplicaLost, ReplicaStarted
-from gangline.model import Clock, Gang, GangId, ReplicaId
+from gangline.lifecycle.events import (
+    GangEvent,
+    GangFailed,
+    GangStopped,
+    ReplicaExited,
+    ReplicaLost,
+    ReplicaStarted,
+    TransferReported,
+)
+from gangline.model import Backoff, Clock, Gang, GangId, ReplicaId
 
 _KEEPER = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from keeper.__main__ import main; main()"
 _RUN: dict[str, object] = {"do": "run"}
-_RETRY_SECONDS = 0.2
+_BACKOFF = Backoff(first_seconds=0.2, longest_seconds=4.0)
 _RETRIES_BEFORE_REPORT = 3
+_MOST_REPORT_BYTES = 64 << 20
 _OVER = frozenset({Status.EXITED, Status.LOST})
 _REPLICA_NEWS = (ReplicaStarted, ReplicaExited, ReplicaLost)
 
@@ -50,10 +63,9 @@ class GangLink:
         self._clock = clock
         self._publish = publish
         self.order = read_order(self._directory)
-        self.record = read_record(self._directory)
+        self.record = AttemptRecord.load(f"{self._directory}/state.json")
         self.addresses = {replica.address for replica in self.order.replicas} if self.order else set()
         """Every address this attempt was given."""
-        self._leaving: dict[str, ReplicaOrder] = {}
         self._orders: list[dict[str, object]] = []
         """What the controller has asked for in this life; said again to every new keeper."""
         self._stop_wanted = False
@@ -61,6 +73,8 @@ class GangLink:
         self._wake = asyncio.Event()
         self._told: set[GangEvent] = set()
         self._tails: dict[str, MetricTail] = {}
+        self._report = b""
+        self._collector: MetricCollector | None = None
 
     @property
     def stopped(self) -> bool:
@@ -70,7 +84,7 @@ class GangLink:
     @property
     def departing(self) -> bool:
         """Whether something of the attempt is on its way out, so that more will be free soon."""
-        return bool(self._leaving) or (self._stop_wanted and not self.stopped)
+        return bool(self._leaving()) or (self._stop_wanted and not self.stopped)
 
     def holdings(self, wanted: Gang | None = None) -> list[ReplicaOrder]:
         """Return the orders whose CPUs and GPUs are taken, those of replicas on their way out included.
@@ -81,21 +95,26 @@ class GangLink:
         """
         if self.stopped:
             return []
-        over = {(each.name, each.incarnation) for each in self.record.replicas if each.status in _OVER}
+        over = {(each.name, each.incarnation) for each in self.record.replicas.values() if each.status in _OVER}
         again = {str(each.id): each.incarnation for each in wanted.replicas} if wanted else {}
         listed = [
             each
             for each in (self.order.replicas if self.order else ())
             if (each.name, each.incarnation) not in over and again.get(each.name, each.incarnation) == each.incarnation
         ]
-        return [*listed, *self._leaving.values()]
+        return [*listed, *self._leaving()]
+
+    def without(self, wanted: Iterable[str]) -> list[ReplicaOrder]:
+        """Return the orders of all that is there and not wanted, by name."""
+        names = frozenset(wanted)
+        return [each for each in self.holdings() if each.name not in names]
 
     def run(self, order: Order) -> None:
         """Make what exists agree with an order that is on disk already."""
-        names = {replica.name for replica in order.replicas}
-        self._leaving |= {gone.name: gone for gone in self.holdings() if gone.name not in names}
-        self._leaving = {name: gone for name, gone in self._leaving.items() if name not in names}
+        before = {each.name for each in self.holdings()}
         self.order = order
+        if not before <= {each.name for each in self.holdings()}:
+            self._publish(NodesChanged())  # it had not begun, so no record will tell of its end
         self.addresses |= {replica.address for replica in order.replicas}
         self._say(_RUN)
 
@@ -124,17 +143,18 @@ class GangLink:
                 if self._stop_wanted and not self.record.boot:
                     self._abandon()
                     return
-                await asyncio.sleep(_RETRY_SECONDS * min(failures, 20))
+                await asyncio.sleep(_BACKOFF.pause(failures))
                 continue
             failures = 0
             await self._listen(reader)
 
     def look(self) -> bool:
         """Tell what has happened since the last look; True once the attempt is stopped."""
-        self.record = read_record(self._directory)
-        self.read_metrics()
-        present = {record.name for record in self.record.replicas}
-        self._leaving = {name: gone for name, gone in self._leaving.items() if name in present}
+        leaving = self._leaving()
+        self.record = AttemptRecord.load(f"{self._directory}/state.json")
+        self.read_reports()
+        if len(self._leaving()) < len(leaving):
+            self._publish(NodesChanged())
         listed = {replica.name for replica in self.order.replicas} if self.order else set()
         for event in news_of(self.gang_id, self.record):
             # News of a replica that was taken out of the gang would speak of nobody the controller knows.
@@ -143,22 +163,56 @@ class GangLink:
         self._looked()
         return self.stopped
 
-    def read_metrics(self) -> None:
-        """Tell what training code has reported since."""
+    def read_reports(self) -> None:
+        """Tell what training code and movers have reported since."""
+        # What a job's programs may write to is read with their rights: any of it may be a link to something else.
+        with file_rights(self.order.user if self.order else None):
+            found = [*self._reported()]
+        for event in found:
+            self._publish(event)
+
+    def _reported(self) -> Iterator[EngineEvent]:
+        if (report := self._new_report()) is not None:
+            yield report
+        if self._collector is None and self.order and self.order.metrics:
+            target = self._layout.metrics(self.gang_id, self._lead())
+            state = target.with_name(f".{target.name}.collected")
+            self._collector = MetricCollector(self.order.metrics, target, self._clock, state)
+        if self._collector is not None:
+            lead = self.record.replicas.get(self._lead())
+            with contextlib.suppress(OSError):  # a full disk; the next look reads on
+                self._collector.read(last=lead is not None and lead.status in _OVER)
         for replica in self.order.replicas if self.order else ():
             tail = self._tails.get(replica.name)
             if tail is None:
                 path = self._layout.metrics(self.gang_id, replica.name)
                 tail = self._tails[replica.name] = MetricTail(path, self.gang_id.job_id, ReplicaId.parse(replica.name))
-            for metric in tail.read():
-                self._publish(metric)
+            yield from tail.read()
+
+    def _lead(self) -> str:
+        assert self.order is not None
+        return self.order.lead or self.order.replicas[0].name
+
+    def _new_report(self) -> TransferReported | None:
+        """What movers tell now, unless it was told before; jobs without data have none."""
+        if self.order is None or not (self.order.inputs or self.order.outputs):
+            return None
+        try:
+            with open_file(self._layout.moves(self.gang_id) / REPORT_FILE) as file:
+                text = file.read(_MOST_REPORT_BYTES)
+        except OSError:
+            return None
+        if text == self._report:
+            return None
+        self._report = text
+        return read_report(text, self.gang_id, self._clock.now())
 
     def running(self) -> list[tuple[ReplicaOrder, int, str | None]]:
         """Return the replicas that run, with their first process and their control group."""
         orders = {order.name: order for order in self.holdings()}
         return [
             (orders[record.name], record.pid, record.cgroup)
-            for record in self.record.replicas
+            for record in self.record.replicas.values()
             if record.status is Status.RUNNING and record.pid is not None and record.name in orders
         ]
 
@@ -168,6 +222,11 @@ class GangLink:
             if order.name == name:
                 return _kill_marked(pid, f"{MARKER}={order.environment[MARKER]}".encode())
         return False
+
+    def _leaving(self) -> list[ReplicaOrder]:
+        """The replicas that are no longer wanted and not gone yet: their keeper removes from the record who is."""
+        leaving = self.order.leaving if self.order else ()
+        return [replica for replica in leaving if replica.name in self.record.replicas]
 
     def _tell(self, event: GangEvent) -> None:
         if event not in self._told:
@@ -201,12 +260,12 @@ class GangLink:
         return reader
 
     async def _start_keeper(self, order: Order) -> None:
-        wishes = ["start"] if _RUN in self._orders and not self._stop_wanted else []
-        if wishes and order.use_cgroups:
-            wishes.append("groups")
+        requests = ["start"] if _RUN in self._orders and not self._stop_wanted else []
+        if requests and order.use_cgroups:
+            requests.append("groups")
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", "-c", _KEEPER, str(self._directory), order.socket_name, *wishes),
+                *(sys.executable, "-I", "-S", "-c", _KEEPER, str(self._directory), order.socket_name, *requests),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
@@ -215,7 +274,7 @@ class GangLink:
             raise EngineError(f"no keeper could be started: {error}") from error
         starting = asyncio.create_task(process.communicate())
         try:
-            if wishes and not self.record.boot:
+            if requests and not self.record.boot:
                 # The keeper's interpreter needs a while to start: what its replicas need is there when it has.
                 await asyncio.to_thread(self._run_ahead, order)
             await asyncio.wait([starting])
@@ -236,6 +295,7 @@ class GangLink:
             if group is not None:
                 for replica in order.replicas:
                     cgroups.make(f"{group.path}/{replica.name}")
+        with contextlib.suppress(OSError), file_rights(order.user):
             if not order.code_archive:
                 for replica in order.replicas:
                     make_scratch(f"{self._directory}/scratch/{replica.name}")

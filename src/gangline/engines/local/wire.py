@@ -1,17 +1,20 @@
-"""What engine and keeper write for each other: the order one way, the record the other. Checked when it is read.
+"""What the engine writes for a keeper: the order. What a keeper writes for the engine is in ``keeper.records``.
 
-The keeper reads and writes the same JSON with the standard library alone (``keeper.orders``, ``keeper.records``).
+The keeper reads the same JSON with the standard library alone (``keeper.orders``).
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from gangline.engines.local.keeper.records import Stage, Status
+from gangline.data.carrying import Move
+from gangline.data.credentials import StoreCredentials
+from gangline.engines.local.keeper.orders import CREDENTIALS_FILE
+from gangline.model.metric_source import MetricSource
 
 ORDER_FILE = "order.json"
-RECORD_FILE = "state.json"
 
 
 class ReplicaOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,54 +54,31 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     code_archive: str | None
     code_limits: tuple[int, int] | None = None
     """How many bytes, and how many files, the code may be unpacked to."""
-    inputs: list[tuple[str, str]]
-    outputs: list[tuple[str, str]]
+    inputs: list[Move]
+    outputs: list[Move]
     receipts: str
+    writer: str = ""
+    """Who stores results, the same for every attempt."""
+    cache: tuple[str, str, int] | None = None
+    """The cache of what was fetched: its folder, the tenant, and how many bytes it may hold."""
+    models: str | None = None
+    """The folder of the tenant's models."""
+    metrics: list[MetricSource] = []
+    """Files in which the programs write numbers in forms of their own."""
+    lead: str = ""
+    """The replica that speaks for the job."""
+    user: int | None = None
+    """The system user that programs and movers run as; None: that of the service."""
+    environment: dict[str, str] | None = None
+    """What movers see of the service's environment; None: all of it."""
     replicas: list[ReplicaOrder]
+    leaving: list[ReplicaOrder] = []
+    """Replicas that are listed no more and were not gone when this was written: an engine's next life must know."""
 
     @property
     def socket_name(self) -> str:
         """The abstract name at which this attempt's keeper listens."""
         return f"gangline/keeper/{self.token}"
-
-
-class ReplicaRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica as its keeper last saw it."""
-
-    name: str
-    incarnation: int
-    status: Status
-    pid: int | None = None
-    cgroup: str | None = None
-    started_at: float | None = None
-    finished_at: float | None = None
-    exit_code: int | None = None
-    message: str = ""
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a gang cannot go on."""
-
-    reason: str
-    message: str
-    permanent: bool
-    blameless: bool = False
-    at: float
-
-
-class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a keeper knows of its attempt."""
-
-    boot: str = ""
-    keeper_pid: int = 0
-    replicas: list[ReplicaRecord] = []
-    inputs: Stage = Stage.NONE
-    inputs_at: float | None = None
-    outputs: Stage = Stage.NONE
-    outputs_at: float | None = None
-    outputs_note: str = ""
-    failure: Failure | None = None
-    stopped_at: float | None = None
 
 
 def write_order(directory: Path, order: Order) -> None:
@@ -112,17 +92,20 @@ def write_order(directory: Path, order: Order) -> None:
     draft.replace(directory / ORDER_FILE)
 
 
+def write_credentials(directory: Path, credentials: Mapping[str, StoreCredentials]) -> None:
+    """Leave the keys that an attempt's movers need where only its owner reads them; its keeper removes them."""
+    if not credentials:
+        return
+    draft = directory / f"{CREDENTIALS_FILE}.draft"
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    draft.write_bytes(msgspec.json.encode({name: given.as_plain() for name, given in credentials.items()}))
+    draft.replace(directory / CREDENTIALS_FILE)
+
+
 def read_order(directory: Path) -> Order | None:
     """Return the order of an attempt; None if none was written yet."""
     try:
         return msgspec.json.decode((directory / ORDER_FILE).read_bytes(), type=Order)
     except FileNotFoundError:
         return None
-
-
-def read_record(directory: Path) -> AttemptRecord:
-    """Return what the keeper knows; without a file, nothing has happened."""
-    try:
-        return msgspec.json.decode((directory / RECORD_FILE).read_bytes(), type=AttemptRecord)
-    except FileNotFoundError:
-        return AttemptRecord()

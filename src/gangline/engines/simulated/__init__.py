@@ -2,6 +2,6 @@
 
 from gangline.engines.simulated.engine import SimulatedEngine
 from gangline.engines.simulated.timeline import Timeline
-from gangline.engines.simulated.work import FixedWork, Work
+from gangline.engines.simulated.work import FixedWork, Measuring, Work
 
-__all__ = ["FixedWork", "SimulatedEngine", "Timeline", "Work"]
+__all__ = ["FixedWork", "Measuring", "SimulatedEngine", "Timeline", "Work"]

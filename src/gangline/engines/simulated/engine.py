@@ -7,8 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from gangline.engines.interface import Engine, EngineEvent, LogQuery, NodesChanged
 from gangline.engines.simulated.timeline import Timeline
-from gangline.engines.simulated.work import Work
-from gangline.lifecycle.events import GangStopped, OutputsStored, ReplicaExited, ReplicaLost, ReplicaStarted
+from gangline.engines.simulated.work import Measuring, StartTimes, Work
+from gangline.lifecycle.events import (
+    GangStopped,
+    OutputsStored,
+    ReplicaExited,
+    ReplicaLost,
+    ReplicaStarted,
+    SpeedMeasured,
+)
 from gangline.model import (
     Clean,
     Gang,
@@ -51,8 +58,8 @@ class SimulatedEngine:
     """An engine without machines.
 
     ``start_seconds`` pass between the order to run replicas and their start (and again whenever a gang changes its
-    size: the rest of the gang waits for them); ``stop_seconds`` between the order to stop and the news that all is
-    free. Progress survives a stop, as with a checkpoint written on the way out.
+    size: the rest of the gang waits for them), unless the work knows better; ``stop_seconds`` between the order to stop
+    and the news that all is free. Progress survives a stop, as with a checkpoint written on the way out.
     """
 
     def __init__(
@@ -81,6 +88,22 @@ class SimulatedEngine:
         self._news.clear()
         self._has_news.clear()
         return news
+
+    def measure(self) -> list[SpeedMeasured]:
+        """What programs report of their speed now, where the work has any that do; it may change how they go on."""
+        work = self._work
+        if not isinstance(work, Measuring):
+            return []
+        reports: list[SpeedMeasured] = []
+        now = self._timeline.now()
+        for running in self._running.values():
+            if running.since is not None and running.since < now:
+                seconds = now - running.since
+                self._pause(running)
+                report = work.measure(running.gang, seconds, now)
+                reports += [] if report is None else [report]
+                self._resume(running)
+        return reports
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
         """Nodes came, went or changed; replicas on nodes that are gone or not ready are lost."""
@@ -115,8 +138,10 @@ class SimulatedEngine:
         self._pause(running)
         running.gang = gang
         fresh = [replica for replica in gang.replicas if _member(replica) not in running.begun]
-        if fresh:
-            running.due = self._later(self._start_seconds, lambda: self._begin(running, fresh))
+        # A program that works in step with its peers starts anew with the rest of them.
+        if fresh or (isinstance(self._work, Measuring) and running.begun):
+            seconds = self._work.start_seconds(gang) if isinstance(self._work, StartTimes) else self._start_seconds
+            running.due = self._later(seconds, lambda: self._begin(running, fresh))
         else:
             self._resume(running)
 
@@ -198,7 +223,7 @@ class SimulatedEngine:
             running.since = None
 
     def _end(self, running: _Running) -> None:
-        """The work is done: everybody ends who does so by itself and is not started again for ever."""
+        """The work is done: everybody ends who does so by itself and is not started again forever."""
         running.due = None
         self._pause(running)
         now = self._timeline.now()

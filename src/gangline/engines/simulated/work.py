@@ -1,9 +1,10 @@
 """How long gangs take: the workload model of the simulated engine."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from gangline.model import Gang, GangReplica, JobId
+from gangline.lifecycle.events import SpeedMeasured
+from gangline.model import Gang, GangReplica, JobId, Timestamp
 
 
 class Work(Protocol):
@@ -19,6 +20,24 @@ class Work(Protocol):
 
     def exit_code(self, gang: Gang, replica: GangReplica) -> int | None:
         """How a replica ends when the work is done; None: it goes on until it is stopped."""
+        ...
+
+
+@runtime_checkable
+class StartTimes(Protocol):
+    """An optional power of ``Work``: it knows how long each gang takes to start, and to start again."""
+
+    def start_seconds(self, gang: Gang) -> float:
+        """How long it takes from the order to run replicas until the gang works; see ``SimulatedEngine``."""
+        ...
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """An optional power of ``Work``: its programs report how fast they go, and restart whenever their gang changes."""
+
+    def measure(self, gang: Gang, seconds: float, at: Timestamp) -> SpeedMeasured | None:
+        """The gang has worked this long since it was last asked: what its program reports now, if anything."""
         ...
 
 

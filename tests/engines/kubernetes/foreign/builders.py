@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gangline.engines.kubernetes.foreign.pods import WatchedPod
+from gangline.engines.kubernetes.watch.watched_pods import WatchedPod
 from gangline.kube import Node
 
 NAMESPACE = "team-a"

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from gangline.engines.kubernetes import KubernetesEngine
-from gangline.engines.kubernetes.foreign.pods import WATCHED_PODS
-from gangline.engines.kubernetes.foreign.records import FOREIGN
+from gangline.engines.kubernetes.names import FOREIGN
+from gangline.engines.kubernetes.watch.watched_pods import WATCHED_PODS
 from gangline.kube import PODS, ConflictError
 from gangline.lifecycle.events import GangFailed, GangStopped, ReplicaExited, ReplicaStarted
 from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId, RoleName, Tenant

@@ -6,7 +6,7 @@ import pytest
 
 from gangline.engines.kubernetes.foreign.gathering import Incomplete, gather
 from gangline.engines.kubernetes.foreign.groups import VOLCANO_TASK, Group, GroupKind, GroupName
-from gangline.engines.kubernetes.foreign.pods import WatchedPod
+from gangline.engines.kubernetes.watch.watched_pods import WatchedPod
 from gangline.kube import OwnerReference
 from tests.engines.kubernetes.foreign.builders import NAMESPACE, make_pod
 

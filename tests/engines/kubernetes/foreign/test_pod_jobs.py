@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from gangline.engines.kubernetes.foreign.pod_jobs import is_pod_job, pod_to_job
-from gangline.engines.kubernetes.foreign.pods import WatchedPod
-from gangline.engines.kubernetes.foreign.record_book import RecordBook
-from gangline.engines.kubernetes.foreign.records import Member, Recorded, is_foreign, members_of
-from gangline.engines.kubernetes.foreign.wishes import wish_of
+from gangline.engines.kubernetes.foreign.pod_jobs import pod_to_job
+from gangline.engines.kubernetes.foreign.pod_requests import pod_request_of
+from gangline.engines.kubernetes.foreign.record_store import RecordStore
+from gangline.engines.kubernetes.foreign.records import Member, Recorded, members_of
+from gangline.engines.kubernetes.names import is_foreign, is_pod_job
+from gangline.engines.kubernetes.watch.watched_pods import WatchedPod
 from gangline.lifecycle import Event, advance, check_invariants
 from gangline.lifecycle.events import GangPlaced, GangStopped, ReplicaExited, ReplicaStarted
 from gangline.model import Job, JobId, NodeName, Phase, ReplicaId
@@ -18,7 +19,7 @@ from tests.engines.kubernetes.foreign.builders import NAMESPACE, make_pod
 
 
 def job_of(pod: WatchedPod) -> Job:
-    member = Member(pod=pod, wish=wish_of(pod))
+    member = Member(pod=pod, request=pod_request_of(pod))
     return pod_to_job(member, None, tenant=NAMESPACE, priority=None, now=START)[0]
 
 
@@ -75,10 +76,10 @@ class Book:
     def __init__(self) -> None:
         self.memory = Memory()
         self.changes: list[Recorded] = []
-        self.records = RecordBook(None, namespace=None, changed=self.changes.append)
+        self.records = RecordStore(None, namespace=None, changed=self.changes.append)
         self.records.open(self.memory, self.memory)
         pod = make_pod("a")
-        member = Member(pod=pod, wish=wish_of(pod))
+        member = Member(pod=pod, request=pod_request_of(pod))
         self.job, manifest = pod_to_job(member, None, tenant=NAMESPACE, priority=None, now=START)
         self.record = self.records.keep(self.job, manifest, NAMESPACE)
 

@@ -8,8 +8,8 @@ import pytest
 
 from gangline.dialects.native import API_VERSION, KIND, job_from_plain
 from gangline.engines.kubernetes.foreign.groups import VOLCANO_TASK, Group, GroupKind, GroupName
-from gangline.engines.kubernetes.foreign.pods import WatchedPod
-from gangline.engines.kubernetes.foreign.record_book import RecordBook
+from gangline.engines.kubernetes.foreign.pod_requests import pod_request_of
+from gangline.engines.kubernetes.foreign.record_store import RecordStore
 from gangline.engines.kubernetes.foreign.records import (
     BadRecordError,
     Member,
@@ -17,16 +17,15 @@ from gangline.engines.kubernetes.foreign.records import (
     gang_to_record,
     name_of_group,
     object_to_record,
-    requirements_of,
 )
-from gangline.engines.kubernetes.foreign.wishes import wish_of
 from gangline.engines.kubernetes.names import JOB_ID
+from gangline.engines.kubernetes.node_rules.volume_claims import claims_by_role
+from gangline.engines.kubernetes.watch.watched_pods import WatchedPod
 from gangline.errors import InvalidInputError
 from gangline.kube import GenericObject, OwnerReference
-from gangline.kube.objects import NodeSelector
-from gangline.model import JobSpec, Phase
+from gangline.model import JobSpec, NodeRequirement, NodeRule, Phase, PlacementRule, Toleration
 from tests.engines.kubernetes.fake_cluster import FakeCluster
-from tests.engines.kubernetes.foreign.builders import NAMESPACE, make_kube_node, make_pod, node_choice, pod_terms
+from tests.engines.kubernetes.foreign.builders import NAMESPACE, make_pod, node_choice, pod_terms
 
 GROUP = Group(
     name=GroupName(kind=GroupKind.VOLCANO, namespace=NAMESPACE, name="team"),
@@ -37,7 +36,7 @@ GROUP = Group(
 
 
 def record(*pods: WatchedPod, group: Group = GROUP, priority: int | None = None) -> GenericObject:
-    members = [Member(pod=pod, wish=wish_of(pod)) for pod in pods]
+    members = [Member(pod=pod, request=pod_request_of(pod)) for pod in pods]
     body = gang_to_record(members, group, tenant=NAMESPACE, priority=priority)
     body["metadata"] |= {"uid": "uid-record", "resourceVersion": "1"}
     return msgspec.convert(body, GenericObject)
@@ -66,14 +65,14 @@ def test_recording_a_gang_twice_makes_one_name_and_another_gang_another() -> Non
     assert first.metadata.name == again.metadata.name != other.metadata.name
 
 
-async def written(book: RecordBook, *pods: WatchedPod) -> str:
-    members = [Member(pod=pod, wish=wish_of(pod)) for pod in pods]
+async def written(book: RecordStore, *pods: WatchedPod) -> str:
+    members = [Member(pod=pod, request=pod_request_of(pod)) for pod in pods]
     body = gang_to_record(members, GROUP, tenant=NAMESPACE, priority=None)
     return (await book.write(body, called=name_of_group(GROUP))).name
 
 
 async def test_a_record_has_the_name_of_its_group_unless_another_job_has_it() -> None:
-    book = RecordBook(FakeCluster(), namespace=None, changed=lambda _: None)  # type: ignore[arg-type]  # the fake
+    book = RecordStore(FakeCluster(), namespace=None, changed=lambda _: None)  # type: ignore[arg-type]  # the fake
     assert await written(book, make_pod("a"), make_pod("b")) == "team"
     assert await written(book, make_pod("b"), make_pod("a")) == "team", "the same pods in another order"
     later = await written(book, make_pod("c"), make_pod("d"))
@@ -90,45 +89,33 @@ def test_pods_that_differ_are_roles_of_their_own_and_never_service_roles() -> No
     assert sorted(role.name for role in spec_of(item).roles) == ["ps-pods", "worker-pods", "worker-pods-2"]
 
 
-def test_what_all_share_the_job_says_itself() -> None:
-    tolerations = [{"key": "gpu", "operator": "Exists"}]
-    item = record(make_pod(nodeSelector={"disk": "ssd"}, tolerations=tolerations))
-    placement = spec_of(item).placement
-    assert placement.node_selector == {"disk": "ssd"}
-    assert [(each.key, each.operator) for each in placement.tolerations] == [("gpu", "Exists")]
-    assert object_to_record(item).manifest.needs == {}
-
-
-def test_pods_that_differ_in_where_they_may_run_need_it_each() -> None:
-    item = record(make_pod("a", nodeSelector={"disk": "ssd"}), make_pod("b"))
-    spec, kept = spec_of(item), object_to_record(item)
-    assert spec.placement.node_selector == {}
-    assert len(spec.roles) == 2
-    asked = {name for role in spec.roles for name in role.resources.extended}
-    assert asked == kept.manifest.needs.keys()
-    met = [need.meets(make_kube_node(labels={"disk": "hdd"})) for need in requirements_of(kept, {}).values()]
-    assert sorted(met) == [False, True]
-
-
-def test_volumes_narrow_a_requirement_without_another_name() -> None:
-    pod = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
-    kept = object_to_record(record(pod))
-    (name,) = kept.manifest.needs
-    anywhere, nowhere = (requirements_of(kept, {"data": choices})[name] for choices in ([], [NodeSelector()]))
-    assert anywhere.meets(make_kube_node())
-    assert not nowhere.meets(make_kube_node())
-    assert requirements_of(kept, {}) == {}, "nobody has looked at the claim yet"
-
-
-def test_a_record_knows_its_phase_and_its_needs_after_a_restart() -> None:
+def test_every_role_says_which_nodes_its_pods_may_use() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
-    item = record(make_pod(affinity=node_choice(term)))
-    written = msgspec.json.decode(msgspec.json.encode(item), type=GenericObject)
+    tolerations = [{"key": "gpu", "operator": "Exists"}]
+    choosy = make_pod("a", nodeSelector={"disk": "ssd"}, tolerations=tolerations, affinity=node_choice(term))
+    spec = spec_of(record(choosy, make_pod("b")))
+    first, second = spec.roles
+    assert first.placement == NodeRule(
+        node_selector={"disk": "ssd"},
+        node_affinity=((NodeRequirement(key="zone", values=("a",)),),),
+        tolerations=(Toleration(key="gpu", operator="Exists"),),
+    )
+    assert second.placement is None
+    assert spec.placement == PlacementRule()
+
+
+def test_pods_with_volumes_of_their_own_are_roles_of_their_own() -> None:
+    pods = [
+        make_pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": f"data-{name}"}}]) for name in "ab"
+    ]
+    spec = spec_of(record(*pods))
+    assert claims_by_role(spec) == {role.name: (f"data-{name}",) for role, name in zip(spec.roles, "ab", strict=True)}
+
+
+def test_a_record_knows_its_phase_after_a_restart() -> None:
+    written = msgspec.json.decode(msgspec.json.encode(record(make_pod())), type=GenericObject)
     kept = object_to_record(msgspec.structs.replace(written, status={"phase": "HALTED"}))
     assert kept.phase is Phase.HALTED
-    (requirement,) = requirements_of(kept, {}).values()
-    assert requirement.meets(make_kube_node(labels={"zone": "a"}))
-    assert not requirement.meets(make_kube_node())
 
 
 def test_a_queue_that_is_no_name_is_refused() -> None:
@@ -139,7 +126,7 @@ def test_a_queue_that_is_no_name_is_refused() -> None:
 @pytest.mark.parametrize("manifest", [{"pods": 3}, {"pods": {"nonsense": {"name": "a"}}}], ids=["type", "field"])
 def test_a_job_that_only_looks_like_a_record_is_told_apart(manifest: dict[str, Any]) -> None:
     item = record(make_pod())
-    with pytest.raises(BadRecordError, match="is no record of pods"):
+    with pytest.raises(BadRecordError, match="is not a record of pods"):
         object_to_record(msgspec.structs.replace(item, spec={"manifest": manifest}))
 
 
@@ -151,7 +138,7 @@ def test_a_role_holds_what_its_pods_have_in_common_and_say_of_others() -> None:
         for number in range(2)
     ]
     other = make_pod("web", labels={"app": "web"})
-    members = [Member(pod=pod, wish=wish_of(pod)) for pod in (*pods, other)]
+    members = [Member(pod=pod, request=pod_request_of(pod)) for pod in (*pods, other)]
     spec, _ = gang_to_job(members, None, tenant=NAMESPACE, priority=None)
     assert [json.loads(role.pod_template_json or "") for role in spec.roles] == [
         {
@@ -164,8 +151,6 @@ def test_a_role_holds_what_its_pods_have_in_common_and_say_of_others() -> None:
         },
         {"metadata": {"labels": {"app": "web"}}, "spec": {"schedulerName": "gangline"}},
     ]
-    single, _ = gang_to_job(members[:1], None, tenant=NAMESPACE, priority=None)
-    assert "volumes" not in (single.roles[0].pod_template_json or ""), "a pod alone shares its claim with no gang"
 
 
 def test_a_record_that_bears_the_id_of_a_job_is_not_that_jobs() -> None:

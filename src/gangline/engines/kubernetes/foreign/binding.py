@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gangline.engines.kubernetes.foreign.news import POD_GONE, end_of, exited, start_of
-from gangline.engines.kubernetes.foreign.pods import WatchedPod, is_bound, is_ended, waits
+from gangline.engines.kubernetes.foreign.pod_events import POD_GONE, end_of, exited, start_of
+from gangline.engines.kubernetes.foreign.pod_requests import claims_of
 from gangline.engines.kubernetes.foreign.records import BadRecordError, PodReference, members_of
 from gangline.engines.kubernetes.foreign.service import ForeignPods
-from gangline.engines.kubernetes.foreign.wishes import claims_of
-from gangline.engines.kubernetes.gangs import GangState
+from gangline.engines.kubernetes.launching.gang_state import GangState
+from gangline.engines.kubernetes.launching.removal import Remover
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.engines.kubernetes.refusals import Refusal, RefusedError, refusal_of
-from gangline.engines.kubernetes.removal import Remover
-from gangline.engines.kubernetes.watch import ClusterView
+from gangline.engines.kubernetes.watch.cluster_view import ClusterView
+from gangline.engines.kubernetes.watch.watched_pods import WatchedPod, is_bound, is_ended, waits
 from gangline.kube import ApiError, ConflictError, KubeClient, NotFoundError, Pod
 from gangline.lifecycle.events import GangEvent
 from gangline.model import Clock, Gang, GangId, NodeName, ReplicaId
@@ -22,7 +22,7 @@ _MAKING_ROOM = "removed to make room for another gang"
 
 
 @dataclass(slots=True)
-class _Fate:
+class _GangEnd:
     """One gang of others' pods: which they are, and the first failure among them."""
 
     pods: dict[ReplicaId, PodReference]
@@ -47,16 +47,16 @@ class Binder:
         self._view = view
         self._remover = remover
         self._volumes = foreign.volumes
-        self._announcer = foreign.announcer
+        self._event_recorder = foreign.event_recorder
         self._records = foreign.records
         self._clock = clock
         self._tell = tell
         self._slots = asyncio.Semaphore(concurrency)
-        self._fates: dict[GangId, _Fate] = {}
+        self._ends: dict[GangId, _GangEnd] = {}
 
     def knows(self, gang_id: GangId) -> bool:
         """Whether a gang consists of pods of others."""
-        return gang_id in self._fates
+        return gang_id in self._ends
 
     async def run(self, state: GangState, gang: Gang, namespace: str) -> None:
         """Bind what has no node yet; raises RefusedError if the cluster will not have it."""
@@ -65,7 +65,7 @@ class Binder:
             members = members_of(gang.spec)
         except BadRecordError as error:
             raise RefusedError(Refusal(reason="InvalidObject", message=str(error), permanent=True)) from error
-        self._fates.setdefault(gang.id, _Fate(members))
+        self._ends.setdefault(gang.id, _GangEnd(members))
         unbound: list[tuple[WatchedPod, NodeName]] = []
         for replica in gang.replicas:
             key = ReplicaKey(gang.id, replica.id, replica.incarnation)
@@ -85,7 +85,7 @@ class Binder:
         if record is None or self.knows(state.gang_id):
             return self.knows(state.gang_id)
         members = record.manifest.replicas()
-        self._fates[state.gang_id] = _Fate(members)
+        self._ends[state.gang_id] = _GangEnd(members)
         for replica, reference in members.items():
             pod = self._find(record.namespace, reference)
             if pod is not None and is_bound(pod):
@@ -104,14 +104,14 @@ class Binder:
             else:
                 state.leaving.add(key)
         running = tuple(self._view.pods_of(state.gang_id).values())
-        await asyncio.gather(*(self._announcer.disrupted(pod, _MAKING_ROOM) for pod in running))
+        await asyncio.gather(*(self._event_recorder.disrupted(pod, _MAKING_ROOM) for pod in running))
         await self._remover.ask_to_end(running, grace_seconds)
         await self._remover.until_gone(state)
 
     def forget(self, gang_id: GangId) -> None:
         """The gang is over: what is left of its pods is their owners' alone."""
-        fate = self._fates.pop(gang_id, None)
-        for reference in fate.pods.values() if fate is not None else ():
+        end = self._ends.pop(gang_id, None)
+        for reference in end.pods.values() if end is not None else ():
             self._view.release(reference.uid)
 
     def pod_changed(self, state: GangState, key: ReplicaKey, pod: Pod, *, gone: bool) -> None:
@@ -128,12 +128,12 @@ class Binder:
         """Tell of an end; of a failure only with the last of them, for it would take the others down."""
         if not state.first(key, "ended"):
             return
-        fate = self._fates[key.gang_id]
-        if exit_code and fate.failure is None:
-            fate.failure = exit_code, message
+        end = self._ends[key.gang_id]
+        if exit_code and end.failure is None:
+            end.failure = exit_code, message
         others = (each for other, each in self._view.pods_of(key.gang_id).items() if other != key)
-        if fate.failure is not None and all(is_ended(pod) for pod in others):
-            exit_code, message = fate.failure
+        if end.failure is not None and all(is_ended(pod) for pod in others):
+            exit_code, message = end.failure
         else:
             exit_code = 0
         self._tell(exited(key, exit_code, message, self._clock.now()))
@@ -163,4 +163,4 @@ class Binder:
                 await self._client.bind(metadata.name, node, namespace=metadata.namespace, uid=metadata.uid)
             except (ConflictError, NotFoundError):
                 return  # it has its node from an earlier try, or is gone; the watch tells which
-        self._announcer.scheduled(pod, node)
+        self._event_recorder.scheduled(pod, node)

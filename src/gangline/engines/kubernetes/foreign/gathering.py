@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gangline.engines.kubernetes.foreign.groups import Group, task_of
-from gangline.engines.kubernetes.foreign.pods import WatchedPod, is_bound, waits
+from gangline.engines.kubernetes.watch.watched_pods import WatchedPod, is_bound, waits
 
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 

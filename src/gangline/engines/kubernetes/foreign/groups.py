@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gangline.engines.kubernetes.affinity import level_of
-from gangline.engines.kubernetes.foreign.pods import WatchedPod
+from gangline.engines.kubernetes.node_rules.affinity import level_of
+from gangline.engines.kubernetes.watch.watched_pods import WatchedPod
 from gangline.kube import GenericObject, OwnerReference, Resource
 
 VOLCANO_GROUP = "scheduling.k8s.io/group-name"

@@ -13,15 +13,12 @@ from typing import Protocol
 import msgspec
 
 from gangline.engines.kubernetes.foreign.groups import Group
-from gangline.engines.kubernetes.foreign.pods import is_bound
 from gangline.engines.kubernetes.foreign.records import Manifest, Member, Recorded, gang_to_job
+from gangline.engines.kubernetes.names import POD_JOB_PREFIX
+from gangline.engines.kubernetes.watch.watched_pods import is_bound
 from gangline.lifecycle import advance, new_job
 from gangline.lifecycle.events import GangPlaced
-from gangline.model import Job, JobId, NodeName, Timestamp
-from gangline.scheduling import Explanation
-
-_PREFIX = "pod:"
-"""No label may hold a colon: nobody can give a job object the id of somebody's pod."""
+from gangline.model import Explanation, Job, JobId, NodeName, Timestamp
 
 
 class PodJobs(Protocol):
@@ -52,11 +49,6 @@ class ControllerLink(Protocol):
         ...
 
 
-def is_pod_job(job_id: JobId) -> bool:
-    """Whether a job stands for one pod and is kept in memory alone."""
-    return job_id.startswith(_PREFIX)
-
-
 def pod_to_job(
     member: Member, group: Group | None, *, tenant: str, priority: int | None, now: Timestamp
 ) -> tuple[Job, Manifest]:
@@ -64,7 +56,7 @@ def pod_to_job(
     spec, manifest = gang_to_job([member], group, tenant=tenant, priority=priority)
     policy = replace(spec.policy, ttl_seconds=None)  # it is forgotten when it is over
     spec = replace(spec, policy=policy, manifest_json=msgspec.json.encode(manifest).decode())
-    job = new_job(JobId(f"{_PREFIX}{member.pod.metadata.uid}"), spec, now)
+    job = new_job(JobId(f"{POD_JOB_PREFIX}{member.pod.metadata.uid}"), spec, now)
     if is_bound(member.pod):
         place = NodeName(member.pod.spec.node_name)
         placed = GangPlaced(job_id=job.id, at=now, placement=dict.fromkeys(manifest.replicas(), place))

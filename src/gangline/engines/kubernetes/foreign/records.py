@@ -5,7 +5,7 @@ nodes they need. So a controller that starts anew reads on where the last one st
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,35 +15,32 @@ import msgspec
 from gangline.dialects.native import job_to_plain
 from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.foreign.groups import Group, task_of
-from gangline.engines.kubernetes.foreign.offers import FITS_PREFIX, Requirement, digest
-from gangline.engines.kubernetes.foreign.pods import WatchedPod
-from gangline.engines.kubernetes.foreign.wishes import Wish, priority_of
+from gangline.engines.kubernetes.foreign.pod_requests import PodRequest, priority_of
+from gangline.engines.kubernetes.names import FOREIGN
+from gangline.engines.kubernetes.watch.watched_pods import WatchedPod
 from gangline.errors import EngineError, InvalidInputError
 from gangline.kube import GenericObject, Partial, Resource
-from gangline.kube.objects import NodeSelector, Toleration
 from gangline.model import (
     DEFAULT_QUEUE,
     JobId,
     JobSpec,
+    NodeRule,
     Phase,
     PlacementRule,
     Policy,
     QueueName,
     ReplicaId,
-    Resources,
     Restart,
     RoleName,
     RoleSpec,
     Success,
     Tenant,
 )
-from gangline.model import Toleration as ModelToleration
 
 JOBS = Resource(group=names.DOMAIN, plural="jobs", kind="Job", type=GenericObject)
-FOREIGN = f"{names.DOMAIN}/foreign"
-"""On a job: it stands for pods of others."""
+
 FINALIZER = f"{names.DOMAIN}/job"
-"""What the store holds a job by until its gang is gone; given at birth, it costs no write of its own."""
+"""What the store holds a job by until its gang is gone; given at creation, it costs no write of its own."""
 QUEUE = f"{names.DOMAIN}/queue"
 """On a pod: the queue it waits in."""
 
@@ -64,27 +61,10 @@ class PodReference(Partial, frozen=True):
     uid: str
 
 
-class Needs(Partial, frozen=True):
-    """What the nodes of some replicas must be; ``claims`` are volumes, which may say more as they come about."""
-
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    affinity: NodeSelector | None = None
-    tolerations: tuple[Toleration, ...] | None = None
-    claims: tuple[str, ...] = ()
-
-    def requirement(self, volumes: Sequence[NodeSelector] = ()) -> Requirement:
-        """The same as the scheduler is told it, with what is known of the volumes by now."""
-        own = (self.affinity,) if self.affinity is not None else ()
-        return Requirement(
-            labels=tuple(sorted(self.labels.items())), choices=(*own, *volumes), tolerations=self.tolerations
-        )
-
-
 class Manifest(Partial, frozen=True):
-    """What a record holds besides an ordinary job: pods by replica, needs by the name the scheduler has for them."""
+    """What a record holds besides an ordinary job: pods by replica, and things of which every node has one."""
 
     pods: dict[str, PodReference] = msgspec.field(default_factory=dict)
-    needs: dict[str, Needs] = msgspec.field(default_factory=dict)
     singles: tuple[str, ...] = ()
 
     def replicas(self) -> dict[ReplicaId, PodReference]:
@@ -97,7 +77,7 @@ class Member:
     """One pod of a gang to be recorded, with what it asks for."""
 
     pod: WatchedPod
-    wish: Wish
+    request: PodRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +92,6 @@ class Recorded:
     message: str
     manifest: Manifest
     being_deleted: bool = False
-
-
-def is_foreign(spec: JobSpec) -> bool:
-    """Whether a job stands for pods of others."""
-    return FOREIGN in spec.labels and spec.manifest_json is not None
 
 
 def members_of(spec: JobSpec) -> dict[ReplicaId, PodReference]:
@@ -151,7 +126,7 @@ def _checked(name: str) -> Iterator[None]:
     try:
         yield
     except (msgspec.MsgspecError, InvalidInputError, ValueError) as error:
-        raise BadRecordError(f"job '{name}' is no record of pods: {error}") from error
+        raise BadRecordError(f"job '{name}' is not a record of pods: {error}") from error
 
 
 def gang_to_record(members: Sequence[Member], group: Group, *, tenant: str, priority: int | None) -> dict[str, Any]:
@@ -180,9 +155,7 @@ def gang_to_job(
     members: Sequence[Member], group: Group | None, *, tenant: str, priority: int | None
 ) -> tuple[JobSpec, Manifest]:
     """Say of a gang what the scheduler and the lifecycle must know, and which pod is which replica."""
-    wishes = [member.wish for member in members]
-    alike = len({(wish.labels, wish.tolerations) for wish in wishes}) == 1
-    roles, manifest = _roles(members, alike=alike)
+    roles, manifest = _roles(members)
     first = members[0].pod
     values = [member.pod.spec.priority or 0 for member in members]
     grace = (member.pod.spec.termination_grace_period_seconds for member in members)
@@ -200,11 +173,7 @@ def gang_to_job(
             grace_seconds=max(_DEFAULT_GRACE_SECONDS if seconds is None else seconds for seconds in grace),
             preemptible=max(values) < _SYSTEM_PRIORITY,
         ),
-        placement=PlacementRule(
-            within=group.within if group is not None else None,
-            node_selector=dict(wishes[0].labels) if alike else {},
-            tolerations=_tolerations(wishes[0].tolerations) if alike else (ModelToleration(operator="Exists"),),
-        ),
+        placement=PlacementRule(within=group.within if group is not None else None),
         origin=f"{group.owner.api_version} {group.owner.kind}" if group is not None else "v1 Pod",
     )
     return spec, manifest
@@ -227,53 +196,48 @@ def _queue(pod: WatchedPod, group: Group | None) -> str:
     return own or (group.queue if group is not None else None) or DEFAULT_QUEUE
 
 
-def _roles(members: Sequence[Member], *, alike: bool) -> tuple[list[RoleSpec], Manifest]:
+def _roles(members: Sequence[Member]) -> tuple[list[RoleSpec], Manifest]:
     """Make a role of all pods that are the same to the scheduler."""
     pods: dict[str, PodReference] = {}
-    needs: dict[str, Needs] = {}
-    kinds: dict[tuple[str, str, str, tuple[tuple[str, int], ...]], list[Member]] = {}
+    kinds: dict[tuple[object, ...], list[Member]] = {}
     for member in members:
-        need = _needs(member.wish, alike=alike)
-        fits = f"{FITS_PREFIX}{digest((member.pod.metadata.namespace, need))}" if need != Needs() else ""
-        needs |= {fits: need} if fits else {}
-        amounts = tuple(sorted(member.wish.resources.amounts().items()))
-        kinds.setdefault((task_of(member.pod), fits, member.wish.company_json, amounts), []).append(member)
+        request = member.request
+        amounts = tuple(sorted(request.resources.amounts().items()))
+        nodes = (request.labels, request.terms, request.tolerations, request.claims)
+        kinds.setdefault((task_of(member.pod), nodes, request.affinity_json, amounts), []).append(member)
     roles: list[RoleSpec] = []
-    for (task, fits, _, _), alikes in kinds.items():
-        name = _role_name(task, taken={role.name for role in roles})
-        resources = alikes[0].wish.resources + Resources(extended={fits: 1} if fits else {})
-        template = _template(alikes, shared=len(members) > 1)
-        roles.append(RoleSpec(name=name, replicas=len(alikes), resources=resources, pod_template_json=template))
+    for alikes in kinds.values():
+        name = _role_name(task_of(alikes[0].pod), taken={role.name for role in roles})
+        request = alikes[0].request
+        roles.append(
+            RoleSpec(
+                name=name,
+                replicas=len(alikes),
+                resources=request.resources,
+                placement=request.nodes if request.nodes != NodeRule() else None,
+                pod_template_json=_template(alikes),
+            )
+        )
         for index, member in enumerate(alikes):
             metadata = member.pod.metadata
             pods[str(ReplicaId(name, index))] = PodReference(name=metadata.name, uid=metadata.uid)
-    singles = frozenset().union(*(member.wish.singles for member in members))
-    return roles, Manifest(pods=pods, needs=needs, singles=tuple(sorted(singles)))
+    singles = frozenset().union(*(member.request.singles for member in members))
+    return roles, Manifest(pods=pods, singles=tuple(sorted(singles)))
 
 
-def _template(alikes: Sequence[Member], *, shared: bool) -> str:
-    """What the scheduler must know of pods of one kind: their common labels, what they say of others, shared volumes.
+def _template(alikes: Sequence[Member]) -> str:
+    """What the scheduler must know of pods of one kind: their common labels, what they say of others, their volumes.
 
     The pods exist already, so nothing is ever made of it.
     """
-    wish = alikes[0].wish
+    request = alikes[0].request
     common = set(alikes[0].pod.metadata.labels.items()).intersection(
         *(member.pod.metadata.labels.items() for member in alikes[1:])
     )
-    spec = {"schedulerName": "gangline", **(json.loads(wish.company_json) if wish.company_json else {})}
-    if shared and wish.claims:
-        spec["volumes"] = [{"persistentVolumeClaim": {"claimName": claim}} for claim in wish.claims]
+    spec = {"schedulerName": "gangline", **(json.loads(request.affinity_json) if request.affinity_json else {})}
+    if request.claims:
+        spec["volumes"] = [{"persistentVolumeClaim": {"claimName": claim}} for claim in request.claims]
     return json.dumps({"metadata": {"labels": dict(sorted(common))}, "spec": spec})
-
-
-def _needs(wish: Wish, *, alike: bool) -> Needs:
-    """What the job itself cannot say: labels and tolerations only where its pods differ in them."""
-    return Needs(
-        labels={} if alike else dict(wish.labels),
-        affinity=wish.affinity,
-        tolerations=None if alike else wish.tolerations,
-        claims=wish.claims,
-    )
 
 
 def _role_name(task: str, *, taken: set[RoleName]) -> RoleName:
@@ -283,21 +247,3 @@ def _role_name(task: str, *, taken: set[RoleName]) -> RoleName:
     while (name := RoleName(plain if number == 1 else f"{plain}-{number}")) in taken:
         number += 1
     return name
-
-
-def _tolerations(given: Sequence[Toleration]) -> tuple[ModelToleration, ...]:
-    return tuple(
-        ModelToleration(key=each.key, operator=each.operator, value=each.value, effect=each.effect) for each in given
-    )
-
-
-def requirements_of(record: Recorded, volumes: Mapping[str, Sequence[NodeSelector]]) -> dict[str, Requirement]:
-    """What the scheduler must be told for a record that waits; ``volumes`` are the choices that each claim leaves.
-
-    What depends on a claim that nobody has looked at yet is left out: no node meets it until then.
-    """
-    return {
-        name: need.requirement([choice for claim in need.claims for choice in volumes[claim]])
-        for name, need in record.manifest.needs.items()
-        if volumes.keys() >= set(need.claims)
-    }

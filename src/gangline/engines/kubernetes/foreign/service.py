@@ -5,34 +5,32 @@ does, over all jobs at once. ``binding`` does what comes of it.
 """
 
 import asyncio
-import contextlib
 import itertools
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from gangline.engines.kubernetes.foreign.announcing import PodAnnouncer, readable
+from gangline.engines.kubernetes.foreign.event_recorder import PodEventRecorder, readable
 from gangline.engines.kubernetes.foreign.gathering import Incomplete, gather
-from gangline.engines.kubernetes.foreign.group_book import GroupBook
+from gangline.engines.kubernetes.foreign.group_status import differs, status_of
+from gangline.engines.kubernetes.foreign.group_watch import GroupWatch
 from gangline.engines.kubernetes.foreign.groups import GROUP_RESOURCES, Group, GroupKind, GroupName, group_of
-from gangline.engines.kubernetes.foreign.offers import Offers, Requirement
-from gangline.engines.kubernetes.foreign.pod_jobs import ControllerLink, PodJobs, is_pod_job, pod_to_job
-from gangline.engines.kubernetes.foreign.pods import WatchedPod, is_bound, runs, waits
-from gangline.engines.kubernetes.foreign.record_book import RecordBook
-from gangline.engines.kubernetes.foreign.records import Member, Recorded, gang_to_record, name_of_group, requirements_of
-from gangline.engines.kubernetes.foreign.statuses import differs, status_of
-from gangline.engines.kubernetes.foreign.volumes import VolumeError, Volumes
-from gangline.engines.kubernetes.foreign.wishes import InexpressibleError, wish_of
-from gangline.engines.kubernetes.watch import ClusterView
+from gangline.engines.kubernetes.foreign.pod_jobs import ControllerLink, PodJobs, pod_to_job
+from gangline.engines.kubernetes.foreign.pod_requests import InexpressibleError, pod_request_of
+from gangline.engines.kubernetes.foreign.record_store import RecordStore
+from gangline.engines.kubernetes.foreign.records import Member, Recorded, gang_to_record, name_of_group
+from gangline.engines.kubernetes.names import is_pod_job
+from gangline.engines.kubernetes.node_rules.volumes import Volumes
+from gangline.engines.kubernetes.watch.cluster_view import ClusterView
+from gangline.engines.kubernetes.watch.watched_pods import WatchedPod, is_bound, runs, waits
 from gangline.errors import InvalidInputError
 from gangline.kube import PRIORITY_CLASSES, ApiError, KubeClient, KubeError, NotFoundError
-from gangline.kube.objects import NodeSelector
 from gangline.model import WAITING_PHASES, Clock, JobId, Phase
 
 _log = logging.getLogger(__name__)
 _GATHER_SECONDS = 0.02
 """Owners make the pods of one group one by one; looking at once would find half of them."""
 _TICK_SECONDS = 1.0
-_CLAIM_TICKS = 3
+_AGAIN_TICKS = 3
 """How often claims are read again: nothing is watched for them, and each costs a few requests."""
 _AT_ONCE = 32
 _FAILED_TICKS = 5
@@ -59,18 +57,15 @@ class ForeignPods:
         self._clock = clock
         self._prefix = prefix
         self.volumes = Volumes(client)
-        self.announcer = PodAnnouncer(client, clock)
-        self.records = RecordBook(client, namespace=namespace, changed=self._record_changed)
-        self._groups = GroupBook(client, namespace=namespace, changed=self._group_changed, wanted=self._wants)
+        self.event_recorder = PodEventRecorder(client, clock)
+        self.records = RecordStore(client, namespace=namespace, changed=self._record_changed)
+        self._groups = GroupWatch(client, namespace=namespace, changed=self._group_changed, wanted=self._wants)
         self._without_subresource: set[GroupKind] = set()
-        self._offers = Offers(view.offers_changed)
         self._units: dict[Unit, dict[str, WatchedPod]] = {}
         self._dirty: set[Unit] = set()
         self._again: set[Unit] = set()
         """Units that wait for something nobody tells us of."""
         self._awake = asyncio.Event()
-        self._choices: dict[JobId, Mapping[str, Sequence[NodeSelector]]] = {}
-        """What the volumes of a record's pods leave of the nodes, by claim."""
         self._failed: dict[JobId, int] = {}
         self._priorities: dict[str, int] = {}
 
@@ -78,7 +73,6 @@ class ForeignPods:
         """Work until cancelled, for the controller at ``link``, which finds the jobs of single pods in ``jobs``."""
         self.records.open(jobs, link)
         self._view.changed_named = self._pod_changed
-        self._view.offers = self._offers.of
         for pod in tuple(self._view.named.values()):
             self._pod_changed(pod)
         try:
@@ -91,7 +85,7 @@ class ForeignPods:
 
     async def close(self) -> None:
         """Leave unsaid what has not been said."""
-        await self.announcer.close()
+        await self.event_recorder.close()
 
     # News in ------------------------------------------------------------------------------------------------
 
@@ -105,19 +99,17 @@ class ForeignPods:
             members[uid] = pod
         else:
             members.pop(uid, None)
-            self.announcer.forget(uid)
+            self.event_recorder.forget(uid)
         if not members:
             del self._units[unit]
         self._mark(unit)
 
     def _record_changed(self, record: Recorded) -> None:
-        if record.phase not in WAITING_PHASES or self.records.find(record.job_id) is None:
-            self._choices.pop(record.job_id, None)
         for reference in record.manifest.pods.values():
             pod = self._view.find_named(record.namespace, reference.uid)
             if pod is not None:
                 self._mark(group_of(pod) or reference.uid)
-        self._offer_for(record)
+        self._publish_resources_for(record)
 
     def _group_changed(self, kind: GroupKind, namespace: str, name: str) -> None:
         for unit in self._units:
@@ -169,8 +161,6 @@ class ForeignPods:
                 await self._record(gang, group)
             except (InexpressibleError, InvalidInputError) as error:
                 self._explain(gang, f"{error}.")
-            except VolumeError as error:
-                self._postpone(unit, gang, f"{error}.")
             except ApiError as error:
                 self._postpone(unit, gang, f"It cannot be recorded: {error.message}.")
         if group is not None:
@@ -187,9 +177,7 @@ class ForeignPods:
 
     async def _record(self, gang: Sequence[WatchedPod], group: Group | None) -> None:
         namespace = gang[0].metadata.namespace
-        members = [Member(pod=pod, wish=wish_of(pod, alone=len(gang) == 1 and waits(pod))) for pod in gang]
-        claims = {claim for member in members if waits(member.pod) for claim in member.wish.claims}
-        choices = await self.volumes.choices(namespace, claims)
+        members = [Member(pod=pod, request=pod_request_of(pod, alone=len(gang) == 1 and waits(pod))) for pod in gang]
         tenant = namespace.removeprefix(self._prefix)
         priority = await self._priority(group) if group is not None else None
         if group is None or len(members) == 1:
@@ -199,9 +187,7 @@ class ForeignPods:
         else:
             body = gang_to_record(members, group, tenant=tenant, priority=priority)
             record = await self.records.write(body, called=name_of_group(group))
-        if choices:
-            self._choices[record.job_id] = choices
-        self._offer_for(record)
+        self._publish_resources_for(record)
 
     async def _priority(self, group: Group) -> int | None:
         """The value of the group's own priority; None if it has none and its pods' counts."""
@@ -212,20 +198,15 @@ class ForeignPods:
             self._priorities = {item.metadata.name: item.value for item in listed}
         return self._priorities.get(group.priority_class)
 
-    def _offer_for(self, record: Recorded) -> None:
+    def _publish_resources_for(self, record: Recorded) -> None:
         """Most pods need nothing that the scheduler must be told of, and cost nothing here."""
-        if record.manifest.needs or record.manifest.singles:
-            self._offer()
+        if record.manifest.singles:
+            self._publish_resources()
 
-    def _offer(self) -> None:
+    def _publish_resources(self) -> None:
         """Tell the scheduler what nodes have for the pods that wait, and for those that keep a thing to themselves."""
-        requirements: dict[str, Requirement] = {}
-        singles: set[str] = set()
-        for record in self.records.particular():
-            singles.update(record.manifest.singles)
-            if record.phase in WAITING_PHASES:
-                requirements |= requirements_of(record, self._choices.get(record.job_id, {}))
-        self._offers.settle(requirements, singles)
+        singles = (name for record in self.records.particular() for name in record.manifest.singles)
+        self._view.offer(dict.fromkeys(singles, 1))
 
     async def _write_status(self, group: Group, pods: Sequence[WatchedPod]) -> None:
         item = self._groups.object_of(group.name)
@@ -261,23 +242,20 @@ class ForeignPods:
     def _explain(self, pods: Sequence[WatchedPod], message: str) -> None:
         for pod in pods:
             if waits(pod):
-                self.announcer.waits(pod, message)
+                self.event_recorder.waits(pod, message)
 
     async def _tick(self, link: ControllerLink) -> None:
-        """Look after what no news comes of: reasons, claims, records that are of no use any more."""
+        """Look after what no news comes of: reasons, and records that are of no use any more."""
         await self.records.synced.wait()
         for tick in itertools.count():
-            anew = tick % _CLAIM_TICKS == 0
-            for unit in self._again if anew else ():
+            for unit in self._again if tick % _AGAIN_TICKS == 0 else ():
                 self._mark(unit)
             for record in self.records.unsettled():
                 try:
                     await self._look_after(record, link)
-                    if anew and record.phase in WAITING_PHASES:
-                        await self._look_at_claims(record)
                 except KubeError as error:
                     _log.debug("record %s is looked at again later: %s", record.name, error)
-            self._offer()
+            self._publish_resources()
             await asyncio.sleep(_TICK_SECONDS)
 
     async def _look_after(self, record: Recorded, link: ControllerLink) -> None:
@@ -291,13 +269,6 @@ class ForeignPods:
                 self._explain(present, readable(why))
         if self._is_useless(record, present):
             await self.records.remove(record)
-
-    async def _look_at_claims(self, record: Recorded) -> None:
-        """A volume may have come, gone or been taken since."""
-        claims = {claim for need in record.manifest.needs.values() for claim in need.claims}
-        if claims:
-            with contextlib.suppress(VolumeError):  # then it waits as it did
-                self._choices[record.job_id] = await self.volumes.choices(record.namespace, claims)
 
     def _is_useless(self, record: Recorded, present: Sequence[WatchedPod]) -> bool:
         """Whether a record only stands in the way: nothing is left of its pods, or they could not be bound."""

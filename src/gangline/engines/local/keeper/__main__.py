@@ -15,17 +15,17 @@ import socket
 import sys
 import traceback
 
-from . import cgroups
 from .supervisor import Keeper
+from .system import cgroups
 
 
 def main() -> None:
     """Detach, take the lock, tell the caller, and keep."""
-    directory, name, *wishes = sys.argv[1:]
+    directory, name, *requests = sys.argv[1:]
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
-        if "groups" in wishes:
+        if "groups" in requests:
             cgroups.wait_for_kernel()
         problem = os.read(reading, 4096)
         sys.stderr.buffer.write(problem)
@@ -34,7 +34,7 @@ def main() -> None:
     os.close(reading)
     os.setsid()
     try:
-        keeper = _take_charge(directory, name, start_now="start" in wishes)
+        keeper = _take_charge(directory, name, start_now="start" in requests)
     except Exception as error:  # noqa: BLE001  # the caller is told whatever it is
         os.write(writing, f"{type(error).__name__}: {error}".encode())
         os._exit(1)

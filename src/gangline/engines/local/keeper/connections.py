@@ -36,7 +36,7 @@ class EngineConnections:
             _poke(connection)
 
     def _accept(self, _: object) -> bool:
-        """Let in who waits at the door; False if nobody does."""
+        """Accept a connection that waits; False if nobody does."""
         try:
             connection, _address = self._listener.accept()
         except BlockingIOError:

@@ -21,8 +21,11 @@ import os
 import resource
 import signal
 
-from . import cgroups, processes
-from .orders import ReplicaOrder
+from .system import cgroups, processes, users
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gangline.engines.local.wire import ReplicaOrder
 
 MARKER = "GANGLINE_TOKEN"
 """The environment variable by which processes of a gang are known again, wherever they have gone."""
@@ -36,6 +39,10 @@ _MOST_STARTERS = 8
 _PIPE_BYTES = 1 << 18
 _F_SETPIPE_SZ = 1031
 _USUAL_DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)
+_USERS_PROCESSES = 4
+"""Where nothing counts a replica's processes, its user may have so many times as many. ``RLIMIT_NPROC`` counts all of a
+user's together, so a tighter limit would have one job's threads fail another's; without any, a program that forks
+without end would take every process number of the machine."""
 _RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -73,7 +80,18 @@ class Launch:
     Without an exit code it is nobody's fault, and may be tried again.
     """
 
-    __slots__ = ("exit_code", "group", "home", "message", "most_processes", "order", "pid", "pipes", "processes")
+    __slots__ = (
+        "exit_code",
+        "group",
+        "home",
+        "message",
+        "most_processes",
+        "order",
+        "pid",
+        "pipes",
+        "processes",
+        "user",
+    )
 
     def __init__(
         self,
@@ -83,12 +101,14 @@ class Launch:
         *,
         processes: str | None = None,
         most_processes: int = 0,
+        user: int | None = None,
     ) -> None:
         self.order = order
         self.home = home
         self.group = group
         self.processes = processes if most_processes else None
         self.most_processes = most_processes
+        self.user = user
         self.pipes = Pipes()
         self.pid: int | None = None
         self.exit_code: int | None = COMMAND_NOT_RUNNABLE
@@ -158,6 +178,7 @@ def _fork_starter(share: list[Launch], gang_group: cgroups.GangGroup | None, *, 
     try:
         processes.run_promptly()
         resource.setrlimit(resource.RLIMIT_NOFILE, _USUAL_DESCRIPTORS)
+        users.take_on(share[0].user)
         for each in share:
             _launch_one(each, gang_group)
             if hold and each.pid is not None:
@@ -174,7 +195,8 @@ def _fork_starter(share: list[Launch], gang_group: cgroups.GangGroup | None, *, 
 def _launch_one(each: Launch, gang_group: cgroups.GangGroup | None) -> None:
     order = each.order
     try:
-        make_scratch(each.home)
+        with users.acting_as(each.user):
+            make_scratch(each.home)
     except OSError as error:
         each.message = f"its directories cannot be made: {error.strerror}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -184,18 +206,22 @@ def _launch_one(each: Launch, gang_group: cgroups.GangGroup | None) -> None:
         os.sched_setaffinity(0, order.cpus)
     if gang_group is not None and each.group is not None and not cgroups.enter(each.group):
         each.group = None
+    limited = False
     if gang_group is not None and each.processes is not None:
         limited = cgroups.limit_processes(each.processes, each.most_processes) and cgroups.join(each.processes)
         if not limited and gang_group.processes_home is not None:
             # Out of the group of the replica before.
             cgroups.join(gang_group.processes_home)
     try:
-        each.pid = spawn(order.command, order.environment, order.directory or f"{each.home}/work", each.pipes)
+        with users.acting_as(each.user):
+            each.pid = spawn(order.command, order.environment, order.directory or f"{each.home}/work", each.pipes)
     except LaunchError as error:
         each.exit_code, each.message = error.exit_code, str(error)
         return
     if order.memory_mib and each.group is None:
         _limit_data(each.pid, order.memory_mib)
+    if each.most_processes and not limited:
+        _limit_forks(each.pid, _USERS_PROCESSES * each.most_processes)
 
 
 def make_scratch(home: str) -> None:
@@ -226,6 +252,14 @@ def _limit_data(pid: int, memory_mib: int) -> None:
     size = memory_mib << 20
     with contextlib.suppress(ProcessLookupError):
         resource.prlimit(pid, resource.RLIMIT_DATA, (size, size))
+
+
+def _limit_forks(pid: int, most: int) -> None:
+    """Have a program's forks fail while its user has that many processes, where nothing counts those of a replica."""
+    with contextlib.suppress(ProcessLookupError):
+        _, hard = resource.prlimit(pid, resource.RLIMIT_NPROC)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.prlimit(pid, resource.RLIMIT_NPROC, (most, most))
 
 
 def _find(name: str, search_path: str, directory: str) -> str:

@@ -1,71 +1,53 @@
-"""What the engine wants, as the keeper reads it from ``order.json``. The engine's side of it is ``wire.Order``."""
+"""What the engine wants, as the keeper reads it from ``order.json``; ``wire.Order`` says what is in it."""
 # ruff: noqa: PTH123  -- pathlib would cost the keeper a fifth of its start
 
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+
+TYPE_CHECKING = False  # as in typing, which a keeper need not wait for
+if TYPE_CHECKING:
+    from gangline.engines.local.wire import Order
+
+CREDENTIALS_FILE = "stores.json"
+"""Beside the order: the keys of the stores that its moves name."""
 
 
-class ReplicaOrder:
-    """One replica as it should be."""
+MOVES_FOLDER = "moves"
+"""Beside the order: what its movers tell the engine."""
+REGISTRATIONS_FILE = "registrations.json"
+"""There: the models that its outputs have become, for the engine to register."""
 
-    __slots__ = (
-        "address",
-        "command",
-        "cpus",
-        "directory",
-        "environment",
-        "incarnation",
-        "memory_mib",
-        "name",
-        "started",
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str,
-        incarnation: int,
-        started: bool,
-        command: list[str],
-        environment: dict[str, str],
-        cpus: list[int],
-        memory_mib: int,
-        address: str,
-        directory: str | None = None,
-    ) -> None:
-        self.name = name
-        self.incarnation = incarnation
-        self.started = started
-        self.command = command
-        self.environment = environment
-        self.cpus = cpus
-        self.memory_mib = memory_mib
-        self.address = address
-        self.directory = directory
+_LATER = {
+    "user": None,
+    "environment": None,
+    "most_processes": 0,
+    "code_limits": None,
+    "writer": "",
+    "cache": None,
+    "models": None,
+}
+"""What an order of an earlier version has not."""
+_MOVE = {
+    "source": "",
+    "target": "",
+    "store": None,
+    "include": (),
+    "exclude": (),
+    "unpack": False,
+    "model": None,
+    "address": "",
+}
 
 
-class Order:
-    """The whole order of one attempt."""
-
-    def __init__(self, path: str) -> None:
-        with open(path, "rb") as file:
-            fields = json.loads(file.read())
-        self.token: str = fields["token"]
-        self.active_marker: str = fields["active_marker"]
-        self.grace_seconds: float = fields["grace_seconds"]
-        self.log_file_bytes: int = fields["log_file_bytes"]
-        self.log_files: int = fields["log_files"]
-        self.use_cgroups: bool = fields["use_cgroups"]
-        self.most_processes: int = fields.get("most_processes", 0)
-        self.code_archive: str | None = fields["code_archive"]
-        # An order of an earlier version knows no limits.
-        self.code_limits: list[int] = fields.get("code_limits") or []
-        self.inputs: list[list[str]] = fields["inputs"]
-        self.outputs: list[list[str]] = fields["outputs"]
-        self.receipts: str = fields["receipts"]
-        # The engine notes more of each replica than the keeper needs.
-        self.replicas = {
-            entry["name"]: ReplicaOrder(**{name: entry.get(name) for name in ReplicaOrder.__slots__})
-            for entry in fields["replicas"]
-        }
+def read_order(path: str) -> Order:
+    """Return the whole order of one attempt; an earlier version's knows less."""
+    with open(path, "rb") as file:
+        fields = {**_LATER, **json.loads(file.read())}
+    fields["replicas"] = [SimpleNamespace(**{"directory": None, **entry}) for entry in fields["replicas"]]
+    for moves in ("inputs", "outputs"):
+        fields[moves] = [
+            SimpleNamespace(**{**_MOVE, **dict(zip(_MOVE, entry, strict=False))}) for entry in fields[moves]
+        ]
+    return SimpleNamespace(**fields)  # type: ignore[return-value]  # checked by the engine, which wrote it

@@ -20,6 +20,8 @@ REDRAW_NANOS = 1_000_000_000
 STREAMS = ("stdout", "stderr")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
 """What moves or colours a terminal."""
+_ROUTINE = re.compile(r"\b(?:DEBUG|INFO)\b")
+_TRACEBACK = "Traceback (most recent call last):"
 _SHOWN = 500
 
 
@@ -180,14 +182,28 @@ def log_numbers(directory: str, name: str) -> list[int]:
     return sorted(int(entry[len(prefix) : -len(suffix)]) for entry in names)
 
 
-def last_line(output: bytes) -> str:
-    """Return the last line of some output that says anything, as plain text that is safe to show."""
-    lines = (_plain(line) for line in reversed(output.decode(errors="replace").splitlines()))
-    return next((line for line in lines if line), "")[:_SHOWN]
+def failure_line(output: bytes) -> str:
+    """Return the line of some output that may say why its program failed, as plain text that is safe to show.
+
+    That is the exception of its last traceback, else the last line that is neither a message of its routine nor part of
+    something printed as JSON. The Kubernetes engine has the same rule: a keeper imports nothing, and nobody a keeper.
+    """
+    lines = _ESCAPES.sub("", output.decode(errors="replace")).splitlines()
+    said = _raised(lines) or next((line for line in reversed(lines) if _is_telling(line.strip())), "")
+    return "".join(sign if sign.isprintable() else " " for sign in said).strip()[:_SHOWN]
 
 
-def _plain(line: str) -> str:
-    return "".join(sign if sign.isprintable() else " " for sign in _ESCAPES.sub("", line)).strip()
+def _raised(lines: list[str]) -> str:
+    """Return the first line below the frames of the last traceback; some programs write a prefix before every line."""
+    headers = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    prefix = lines[headers[-1]].partition(_TRACEBACK)[0] if headers else ""
+    behind = lines[headers[-1] + 1 :] if headers else []
+    return next((each for each in behind if each.removeprefix(prefix)[:1].strip()), "")
+
+
+def _is_telling(line: str) -> bool:
+    printed = line.startswith('"') or line.endswith(("{", "[", "(")) or not any(sign.isalnum() for sign in line)
+    return not printed and _ROUTINE.search(line) is None
 
 
 def _seen(line: bytes) -> bytes:

@@ -12,6 +12,10 @@ import os
 import time
 from enum import StrEnum
 
+TYPE_CHECKING = False  # as in typing, which a keeper need not wait for
+if TYPE_CHECKING:
+    from typing import Any
+
 _RESERVE_BYTES = 1 << 16
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -45,6 +49,7 @@ class ReplicaRecord:
         "message",
         "name",
         "pid",
+        "result",
         "started_at",
         "status",
     )
@@ -59,6 +64,7 @@ class ReplicaRecord:
         self.finished_at: float | None = None
         self.exit_code: int | None = None
         self.message = ""
+        self.result = ""
 
     def run(self, pid: int) -> None:
         """Note that the replica's program runs."""
@@ -90,61 +96,46 @@ class ReplicaRecord:
         """Read what ``as_json`` wrote."""
         record = cls("", 0, Status.STARTING)
         for name in cls.__slots__:
-            setattr(record, name, fields[name])
+            setattr(record, name, fields.get(name, ""))  # an earlier version's knows no result
         record.status = Status(str(fields["status"]))
         return record
 
 
 class AttemptRecord:
-    """Everything a keeper knows."""
+    """Everything a keeper knows. Attributes are what is on disk; ``boot`` is empty until there was a keeper."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._reserve = f"{path}.reserve"
-        self.boot = boot_id()
-        self.keeper_pid = os.getpid()
+        self.boot = ""
+        self.keeper_pid = 0
         self.replicas: dict[str, ReplicaRecord] = {}
         self.inputs = Stage.NONE
         self.inputs_at: float | None = None
         self.outputs = Stage.NONE
         self.outputs_at: float | None = None
         self.outputs_note = ""
-        self.failure: dict[str, object] | None = None
+        self.failure: dict[str, Any] | None = None
         self.stopped_at: float | None = None
 
     @classmethod
     def load(cls, path: str) -> AttemptRecord:
-        """Read what an earlier keeper left; without a file, nothing has happened yet."""
+        """Read what a keeper wrote; without a file, nothing has happened yet."""
         record = cls(path)
         try:
             with open(path, "rb") as file:
                 fields = json.loads(file.read())
         except FileNotFoundError:
             return record
-        record.boot = fields["boot"]
-        record.keeper_pid = fields["keeper_pid"]
+        vars(record).update(fields)
         record.replicas = {entry["name"]: ReplicaRecord.from_json(entry) for entry in fields["replicas"]}
-        record.inputs = Stage(fields["inputs"])
-        record.outputs = Stage(fields["outputs"])
-        record.outputs_note = fields.get("outputs_note", "")
-        for name in ("inputs_at", "outputs_at", "failure", "stopped_at"):
-            setattr(record, name, fields[name])
+        record.inputs, record.outputs = Stage(fields["inputs"]), Stage(fields["outputs"])
         return record
 
     def save(self) -> None:
         """Put everything on disk, whole or not at all."""
-        fields = {
-            "boot": self.boot,
-            "keeper_pid": self.keeper_pid,
-            "replicas": [record.as_json() for record in self.replicas.values()],
-            "inputs": self.inputs,
-            "inputs_at": self.inputs_at,
-            "outputs": self.outputs,
-            "outputs_at": self.outputs_at,
-            "outputs_note": self.outputs_note,
-            "failure": self.failure,
-            "stopped_at": self.stopped_at,
-        }
+        fields = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        fields["replicas"] = [record.as_json() for record in self.replicas.values()]
         draft = self._path + ".draft"
         with open(draft, "wb") as file:
             file.write(json.dumps(fields).encode())

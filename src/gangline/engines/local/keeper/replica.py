@@ -6,13 +6,17 @@ import os
 import signal
 import time
 
-from . import cgroups, launch, processes
-from .output import STREAMS, LogWriter, last_line
+from . import launch
+from .output import STREAMS, LogWriter, failure_line
 from .records import ReplicaRecord
+from .system import cgroups, processes, users
 
 _READ_BYTES = 1 << 18
 _TAIL_BYTES = 4096
 """How much of each stream's end is remembered, to say what a replica that fails said last."""
+RESULT_VARIABLE = "GANGLINE_RESULT"
+_MOST_RESULT_BYTES = 1 << 18
+"""It is kept with the record of the job; what is larger is a file, and belongs among the results."""
 
 
 class LiveReplica:
@@ -69,8 +73,11 @@ class LiveReplica:
         if late or self.kill_at is None:
             self._killed_late |= late and self.wait_status is None
             self._forbid_more()
-            for pid in self._members():
-                processes.send(pid, signal.SIGKILL)
+            members = self._members()
+            # Without a limit that forbids more, all of them first: some begin faster than they can be killed.
+            for number in (signal.SIGSTOP, signal.SIGKILL) if self._launched.processes is None else (signal.SIGKILL,):
+                for pid in members:
+                    processes.send(pid, number)
         return self.wait_status is not None and not self._members()
 
     def conclude(self) -> None:
@@ -82,6 +89,8 @@ class LiveReplica:
         self.streams.clear()
         self.writer.close()
         self.record.exit(*self._ending())
+        with users.acting_as(self._launched.user):
+            self.record.result = _read_result(self.order.environment.get(RESULT_VARIABLE, ""))
         if self.record.cgroup is not None:
             cgroups.remove(self.record.cgroup)
             self.record.cgroup = None
@@ -114,10 +123,10 @@ class LiveReplica:
             return 128 - code, f"ended by {_signal_name(-code)}"
         if code and starved:
             return code, f"one of its processes was killed: {limit}"
-        said = last_line(self._tails["stderr"]) or last_line(self._tails["stdout"])
-        return code, self._crowded(said) if code else ""
+        said = failure_line(self._tails["stderr"]) or failure_line(self._tails["stdout"])
+        return code, self._with_limit(said) if code else ""
 
-    def _crowded(self, said: str) -> str:
+    def _with_limit(self, said: str) -> str:
         if not self._refused_processes:
             return said
         limit = f"it reached its limit of {self._launched.most_processes} processes (setting replica_processes)"
@@ -140,6 +149,21 @@ class LiveReplica:
             if orphan not in found and processes.alive(orphan) and processes.carries(orphan, self._marker):
                 found += [orphan, *processes.descendants(orphan)]
         return found
+
+
+def _read_result(path: str) -> str:
+    """Return what the program left for whoever started its job; nothing if that is too large or not text."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        data = os.read(descriptor, _MOST_RESULT_BYTES + 1)
+        return "" if len(data) > _MOST_RESULT_BYTES else data.decode()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    finally:
+        os.close(descriptor)
 
 
 def _group_of(pid: int) -> int | None:

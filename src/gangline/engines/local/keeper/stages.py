@@ -7,7 +7,12 @@ import os
 import signal
 import sys
 
-from . import launch, processes
+from . import launch
+from .system import processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gangline.engines.local.wire import Order
 
 PERMANENT_FAILURE = 3
 """The exit code by which a stage says that another try would end the same."""
@@ -18,15 +23,15 @@ _MESSAGE_BYTES = 4000
 class StageProcess:
     """A running stage."""
 
-    def __init__(self, kind: str, directory: str, replicas: list[str], *, token: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, directory: str, replicas: list[str], order: Order) -> None:
+        self.kind, self.replicas = kind, replicas
         local = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         source = os.path.dirname(os.path.dirname(os.path.dirname(local)))
         program = f"import sys; sys.path[:0] = [{local!r}, {source!r}]; from keeper.movers import main; main()"
         # Unlike the keeper, a stage sees installed packages: they bring further storage schemes.
         command = [sys.executable, "-I", "-c", program, kind, directory, *replicas]
         pipes = launch.Pipes()
-        environment = {**os.environ, launch.MARKER: f"{token}:{kind}"}
+        environment = {**(order.environment or os.environ), launch.MARKER: f"{order.token}:{kind}"}
         self.pid = launch.spawn(command, environment, directory, pipes)
         pipes.close_writing()
         os.close(pipes.stdout)
@@ -57,4 +62,6 @@ class StageProcess:
         lines = self._said.decode(errors="replace").strip().splitlines()
         if code == 0:
             return code, "; ".join(lines)
-        return code, lines[-1] if lines else f"the stage ended with code {code}"
+        if code < 0:
+            return code, f"the mover was killed by signal {-code}"
+        return code, lines[-1] if lines else f"the mover ended with code {code}"

@@ -14,18 +14,25 @@ import signal
 import socket
 import time
 
-from . import cgroups, launch, processes
+from . import launch
 from .connections import EngineConnections
-from .orders import Order, ReplicaOrder
+from .orders import CREDENTIALS_FILE, read_order
 from .output import LogWriter
 from .records import AttemptRecord, ReplicaRecord, Stage, Status, wall_clock
 from .replica import LiveReplica
 from .stages import PERMANENT_FAILURE, StageProcess
+from .system import cgroups, processes, users
+from .system.trees import remove_tree
 from .takeover import LEFTOVER_SECONDS, take_over
-from .trees import remove_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gangline.engines.local.wire import ReplicaOrder
 
 _TICK_SECONDS = 0.02
 _DISK_RETRY_SECONDS = 1.0
+_MOST_KILLED_STAGES = 20
+"""How many movers of an attempt may be killed by others: each goes on where the one before it was."""
 _STAGE_FAILURES = {"prepare": "InputsFailed", "outputs": "OutputsFailed"}
 
 
@@ -34,7 +41,7 @@ class Keeper:
 
     def __init__(self, directory: str, listener: socket.socket, *, start_now: bool) -> None:
         self._directory = directory
-        self._order = Order(f"{directory}/order.json")
+        self._order = read_order(f"{directory}/order.json")
         self._record = AttemptRecord.load(f"{directory}/state.json")
         self._selector = selectors.DefaultSelector()
         self._start_now = start_now
@@ -42,6 +49,7 @@ class Keeper:
         self._held_addresses: dict[str, socket.socket] = {}
         self._live: dict[str, LiveReplica] = {}
         self._stage: StageProcess | None = None
+        self._killed_stages = 0
         self._inputs_note = ""
         self._gang_group: cgroups.GangGroup | None = None
         self._stop_at: float | None = None
@@ -53,6 +61,9 @@ class Keeper:
         """Take over what an earlier keeper left, then serve until the attempt is stopped."""
         if self._record.stopped_at is not None:
             return
+        if self._order.user is not None:
+            with contextlib.suppress(OSError):  # the service has said at its start that it cannot be
+                users.hide_processes()
         launch.allow_many_descriptors()
         self._watch_children()
         take_over(self._record, self._order.token)
@@ -74,7 +85,7 @@ class Keeper:
 
     def _obey(self, order: dict[str, object]) -> None:
         if order["do"] == "run":
-            self._order = Order(f"{self._directory}/order.json")
+            self._order = read_order(f"{self._directory}/order.json")
             self._reconcile()
         elif order["do"] == "finish":
             self._finishing = True
@@ -95,7 +106,7 @@ class Keeper:
         self._hold_addresses()
         if self._record.failure is not None or self._stop_at is not None or self._finishing:
             return
-        wanted = self._order.replicas
+        wanted = {replica.name: replica for replica in self._order.replicas}
         for name, live in self._live.items():
             if name not in wanted or wanted[name].incarnation > live.record.incarnation:
                 live.unwanted |= name not in wanted
@@ -147,6 +158,7 @@ class Keeper:
                 self._record.replicas[replica.name].cgroup,
                 processes=self._gang_group.processes_of(replica.name) if self._gang_group is not None else None,
                 most_processes=self._order.most_processes,
+                user=self._order.user,
             )
             for replica in replicas
         ]
@@ -191,7 +203,7 @@ class Keeper:
 
     def _hold_addresses(self) -> None:
         """Hold a name per address for as long as the keeper lives; the engines of this machine look for it."""
-        wanted = {replica.address for replica in self._order.replicas.values() if replica.address}
+        wanted = {replica.address for replica in self._order.replicas if replica.address}
         wanted |= {live.order.address for live in self._live.values()}
         for address in wanted - self._held_addresses.keys():
             holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -263,7 +275,7 @@ class Keeper:
             del self._record.replicas[name]
 
     def _begin_stage(self, kind: str, replicas: list[str]) -> None:
-        self._stage = StageProcess(kind, self._directory, replicas, token=self._order.token)
+        self._stage = StageProcess(kind, self._directory, replicas, self._order)
         self._selector.register(self._stage.stderr, selectors.EVENT_READ, lambda _: self._hear_stage())
         self._changed = True
 
@@ -279,7 +291,12 @@ class Keeper:
         self._changed = True
         if self._stop_at is not None:
             return
-        if code:
+        if code < 0 and self._killed_stages < _MOST_KILLED_STAGES:
+            # Nothing is wrong with the job, and nobody but this attempt has its results.
+            self._killed_stages += 1
+            unprepared = [name for name in stage.replicas if not os.path.exists(self._scratch(name))]
+            self._begin_stage(stage.kind, unprepared)
+        elif code:
             self._record.fail(_STAGE_FAILURES[stage.kind], message, permanent=code == PERMANENT_FAILURE)
         elif stage.kind == "outputs":
             self._record.outputs, self._record.outputs_at = Stage.DONE, wall_clock()
@@ -307,6 +324,8 @@ class Keeper:
             self._gang_group.remove()
         # What cannot be removed now is tried again when the job is forgotten.
         with contextlib.suppress(OSError):
+            os.unlink(f"{self._directory}/{CREDENTIALS_FILE}")
+        with contextlib.suppress(OSError):
             remove_tree(f"{self._directory}/scratch")
         self._record.use_room()
         self._record.stopped_at = wall_clock()
@@ -328,7 +347,7 @@ class Keeper:
         try:
             self._record.save()
         except OSError as error:
-            # The log lies on the same disk, as a rule: to fail to complain is no reason to leave the replicas alone.
+            # The log lies on the same disk, as a rule: to fail to complain is not a reason to leave the replicas alone.
             with contextlib.suppress(OSError):
                 os.write(2, f"the record could not be written: {error}\n".encode())
             return False

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from . import cgroups, launch, processes
+from . import launch
 from .records import AttemptRecord, Stage, Status, boot_id
+from .system import cgroups, processes
 
 LEFTOVER_SECONDS = 10.0
 """How long killed processes may take to disappear."""

@@ -1,0 +1,1 @@
+"""What ``gangline install`` puts into a cluster and takes away again."""

@@ -1,0 +1,1 @@
+"""What is built: gangs, replicas and what they bring along, as Kubernetes objects. Pure; sends nothing."""

@@ -1,0 +1,1 @@
+"""What MPI gangs need besides their pods: hostfiles, keys, names and a remote shell."""

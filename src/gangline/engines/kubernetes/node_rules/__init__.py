@@ -1,0 +1,1 @@
+"""Where pods may go: what nodes have, and what affinity, taints and volumes leave of them."""
