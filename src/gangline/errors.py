@@ -8,8 +8,13 @@ inspects error text.
       NotFoundError             no such job, queue, node or log
       ConflictError             the thing exists already, or its state forbids the request
         StaleVersionError       somebody else changed the record first; read again and retry
+        PreconditionFailedError the record is not the version that the caller named (If-Match)
+        KeyReusedError          the Idempotency-Key was used for another request
+        RequestUnderWayError    the request with this Idempotency-Key is being handled; ask again in a moment
         InvalidTransitionError  this phase has no answer to this event
       PermissionDeniedError     the caller may not do this
+        UnauthenticatedError    the caller has not proved who they are
+      TooManyRequestsError      the caller asks for more than their share; ask again later
       UnreachableError          the service or the cluster does not answer
       WaitTimeoutError          the caller's own time limit ran out; nothing was changed
       EngineError               an engine could not do what it was told
@@ -83,7 +88,21 @@ class StaleVersionError(ConflictError):
         self.name = name
         self.expected = expected
         self.found = found
-        super().__init__(f"{kind} '{name}' moved on: expected version {expected}, found {found}")
+        super().__init__(
+            f"somebody else changed {kind} '{name}' meanwhile (version {found}, not {expected}); try again"
+        )
+
+
+class PreconditionFailedError(ConflictError):
+    """The record is not, or no longer, the version that the caller named."""
+
+
+class KeyReusedError(ConflictError):
+    """The Idempotency-Key was used for another request."""
+
+
+class RequestUnderWayError(ConflictError):
+    """The very same request is being handled; its answer can be had in a moment."""
 
 
 class InvalidTransitionError(ConflictError):
@@ -99,6 +118,14 @@ class InvalidTransitionError(ConflictError):
 
 class PermissionDeniedError(GanglineError):
     """The caller may not do this."""
+
+
+class UnauthenticatedError(PermissionDeniedError):
+    """The caller has not proved who they are; logging in again may help."""
+
+
+class TooManyRequestsError(GanglineError):
+    """The caller asks for more at a time than one may."""
 
 
 class UnreachableError(GanglineError):

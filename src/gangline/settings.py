@@ -7,6 +7,8 @@ variable GANGLINE_<NAME>. Nothing else in Gangline reads the environment for its
 import difflib
 import hashlib
 import os
+import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 
 from gangline.errors import InvalidInputError
 from gangline.model import CodeLimits, Resources
+from gangline.model.accounting import PRICED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +46,34 @@ class Settings:
     """How much the code of a job may be when it is unpacked."""
     code_files: int = 100_000
     """How many files, links and directories the code of a job may have."""
+    upload_limit_mib: int = 102_400
+    """How large the files may be that one request brings to a team's service: of a model, or of a job."""
+    requests_per_second: int = 50
+    """How often one person may ask a team's service in the long run; six times as often at once."""
+    requests_at_once: int = 100
+    """How many requests of one person may be under way at a team's service, watches included."""
     replica_processes: int = 4096
     """How many processes and threads a replica of the local engine may have."""
     kubernetes_port: int | None = None
     """The loopback port of the Kubernetes interface; unless set, a free one that is kept for the next start."""
     scheduling: Mapping[str, object] = field(default_factory=dict)
     """Rules and numbers of the scheduler by name, in place of the built-in choice; see docs/scheduling.md."""
+    system_users: str = "66000-99999"
+    """The users that jobs of a team's tenants run as, where the service is root's: numbers that are its alone."""
+    log_format: str = "text"
+    """How the service writes its log: text for people, or json, a document a line, for what collects logs."""
+    trace_collector: str = ""
+    """Where traces go by OpenTelemetry: the address of a collector that takes OTLP over HTTP (the extra otel)."""
+    prices: Mapping[str, float] = field(default_factory=dict)
+    """What an hour costs, for ``gangline usage``: gpu, cpu, and memory for a GiB."""
+    openid: Mapping[str, object] = field(default_factory=dict)
+    """The OpenID provider of a team's service, and the roles of its groups; see docs/team-service.md."""
+    notification_networks: str = ""
+    """Networks that webhooks of a team's service may reach although they are not public: 10.1.0.0/16, fd00::/8."""
+    smtp: Mapping[str, object] = field(default_factory=dict)
+    """The mail server by which notifications are sent; see docs/team-service.md."""
+    workspaces_address: str = ""
+    """The scheme and domain below which workspaces of a team's service have a host each: https://work.example.org."""
     sizes: Mapping[str, Resources] = field(default_factory=dict)
     """The user's own T-shirt sizes, beside the built-in ones."""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -83,6 +108,16 @@ class Settings:
     def object_directory(self) -> Path:
         """Where ConfigMaps and Secrets are kept by tenant."""
         return self.home / "objects"
+
+    @property
+    def claim_directory(self) -> Path:
+        """Where volumes are kept by tenant."""
+        return self.home / "claims"
+
+    @property
+    def model_directory(self) -> Path:
+        """Where the files of models are kept by tenant."""
+        return self.home / "models"
 
     @property
     def code_directory(self) -> Path:
@@ -126,6 +161,25 @@ class Settings:
 NAMES = tuple(item.name for item in fields(Settings) if item.name not in ("config_file", "sources"))
 """The settings a user may write, in the order they are shown."""
 
+_WITHOUT_SECRETS = ("scheduling", "prices")
+"""Mappings that are told whole; of others, which may have passwords and keys in them, only what they have is told."""
+_CREDENTIALS = re.compile(r"(?<=//)\S*(?=@)|(?<=password=)[^&\s]*")
+
+
+def told(settings: Settings) -> tuple[tuple[str, str, str], ...]:
+    """Return each setting's name, its value in words and where it came from, for others than whoever wrote it."""
+    rows = []
+    for name in NAMES:
+        value = getattr(settings, name)
+        if isinstance(value, Mapping):
+            whole = name in _WITHOUT_SECRETS
+            text = ", ".join(f"{key}: {each}" if whole else str(key) for key, each in value.items())
+        else:
+            text = "" if value is None else _CREDENTIALS.sub("…", str(value))
+        rows.append((name, text, settings.sources.get(name, "default")))
+    return tuple(rows)
+
+
 _MOST_WHOLE_NUMBER = 1_000_000
 _MOST = {"kubernetes_port": 65535}
 _WHOLE_NUMBERS = (
@@ -135,6 +189,9 @@ _WHOLE_NUMBERS = (
     "code_limit_mib",
     "code_unpacked_mib",
     "code_files",
+    "upload_limit_mib",
+    "requests_per_second",
+    "requests_at_once",
     "replica_processes",
     "kubernetes_port",
 )
@@ -177,17 +234,24 @@ def parse_setting(name: str, raw: object, *, file: str | None = None) -> Any:
         )
     if name == "sizes":
         return _sizes(raw, file)
-    if name == "scheduling":
+    if name == "log_format" and raw not in ("text", "json"):
+        raise InvalidInputError(f"'{raw}' is not a format", field=name, file=file, expected="text or json")
+    if name == "prices":
+        return _prices(raw, file)
+    if name in ("scheduling", "openid", "smtp"):
         # What the names stand for is looked up by whoever schedules; most commands need not load any of it.
         if not isinstance(raw, dict):
             raise InvalidInputError(
-                f"{raw!r} does not fit", field=name, file=file, expected="a mapping of rules to names"
+                f"{raw!r} does not fit",
+                field=name,
+                file=file,
+                expected="a mapping of rules to names" if name == "scheduling" else "a mapping",
             )
         return {str(key): value for key, value in raw.items()}
     if name in _WHOLE_NUMBERS:
         return _whole_number(name, raw, file)
     if not isinstance(raw, str) or not raw:
-        raise InvalidInputError(f"{raw!r} is no text", field=name, file=file, expected="text")
+        raise InvalidInputError(f"{raw!r} is not text", field=name, file=file, expected="text")
     return raw
 
 
@@ -200,6 +264,19 @@ def _whole_number(name: str, raw: object, file: str | None) -> int:
             f"{raw!r} does not fit", field=name, file=file, expected=f"a whole number from 1 to {most}"
         )
     return number
+
+
+def _prices(raw: object, file: str | None) -> dict[str, float]:
+    found = raw if isinstance(raw, dict) else {"": raw}
+    for name, price in found.items():
+        if name not in PRICED or isinstance(price, bool) or not isinstance(price, int | float) or price < 0:
+            raise InvalidInputError(
+                f"{name}: {price!r} does not fit" if name else f"{price!r} does not fit",
+                field="prices",
+                file=file,
+                expected=f"a mapping of {', '.join(PRICED)} to amounts of 0 or more",
+            )
+    return {str(name): float(str(price)) for name, price in found.items()}
 
 
 def _sizes(raw: object, file: str | None) -> dict[str, Resources]:
@@ -224,7 +301,7 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     found = {}
     for name in NAMES:
         variable = f"GANGLINE_{name.upper()}"
-        if env.get(variable) and name not in ("sizes", "scheduling"):
+        if env.get(variable) and name not in ("sizes", "scheduling", "prices", "openid", "smtp"):
             found[name] = parse_setting(name, env[variable], file=f"environment variable {variable}")
     return found
 
@@ -247,8 +324,14 @@ def _data_home(env: Mapping[str, str]) -> Path:
     return Path(env.get("XDG_DATA_HOME") or _user_home(env) / ".local" / "share")
 
 
+def _own_temporary_directory() -> Path:
+    if not hasattr(os, "getuid"):  # Windows: the directory is each user's own
+        return Path(tempfile.gettempdir()) / "gangline"
+    return Path(f"/tmp/gangline-{os.getuid()}")
+
+
 def _runtime_directory(env: Mapping[str, str], home: Path) -> Path:
     """One directory per user and per home, so that neither two users nor two homes ever meet."""
     base = env.get("XDG_RUNTIME_DIR")
-    parent = Path(base) / "gangline" if base else Path(f"/tmp/gangline-{os.getuid()}")
+    parent = Path(base) / "gangline" if base else _own_temporary_directory()
     return parent / hashlib.sha256(str(home).encode()).hexdigest()[:8]

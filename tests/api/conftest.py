@@ -1,4 +1,4 @@
-"""The REST application on a socket of its own, with a desk that a test can reach behind."""
+"""The REST application on a socket of its own, with a context that a test can look into."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,7 +20,7 @@ def office(tmp_path: Path) -> Office:
 @pytest.fixture
 async def session(office: Office, tmp_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
     runner = web.AppRunner(
-        make_app(lambda request: office.desk(), code_limits=CodeLimits(packed_bytes=1000)), shutdown_timeout=1.0
+        make_app(lambda request: office.context(), code_limits=CodeLimits(packed_bytes=1000)), shutdown_timeout=1.0
     )
     await runner.setup()
     path = str(tmp_path / "service.sock")

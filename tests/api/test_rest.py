@@ -15,7 +15,7 @@ from gangline.scheduling import Constraint, Explanation
 from gangline.testing.builders import make_spec
 from tests.operations.fakes import Office, at, make_archive
 
-JOBS = "/v1/tenants/default/jobs"
+JOBS = "/api/v1/tenants/default/jobs"
 
 
 async def submit(session: aiohttp.ClientSession, name: str = "mnist", job_id: str = "job-1") -> dict[str, object]:
@@ -85,8 +85,8 @@ async def test_requests_change_a_job(session: aiohttp.ClientSession, verb: str) 
         pytest.param("GET", f"{JOBS}?label=x", 400, "InvalidInputError", "NAME=VALUE", id="label"),
         pytest.param("POST", JOBS, 400, "InvalidInputError", "the job has no id", id="no id"),
         pytest.param("POST", f"{JOBS}?id=x", 400, "InvalidInputError", "the body is not understood", id="no body"),
-        pytest.param("GET", "/v1/tenants/Bad_Name/jobs", 400, "InvalidInputError", "not a valid name", id="tenant"),
-        pytest.param("GET", "/v1/nowhere", 404, "NotFoundError", "no path named", id="no such path"),
+        pytest.param("GET", "/api/v1/tenants/Bad_Name/jobs", 400, "InvalidInputError", "not a valid name", id="tenant"),
+        pytest.param("GET", "/api/v1/nowhere", 404, "NotFoundError", "no path named", id="no such path"),
         pytest.param("PATCH", JOBS, 405, "InvalidInputError", "Method Not Allowed", id="method"),
         pytest.param("GET", f"{JOBS}/nobody/logs", 404, "NotFoundError", "nobody", id="logs of nobody"),
         pytest.param("GET", f"{JOBS}/nobody?watch=true", 404, "NotFoundError", "nobody", id="watching nobody"),
@@ -120,18 +120,18 @@ async def test_a_body_without_bottom_is_refused(session: aiohttp.ClientSession) 
 
 async def test_the_tenant_of_path_and_file_must_agree(session: aiohttp.ClientSession) -> None:
     body = job_to_plain(make_spec())
-    async with session.post("/v1/tenants/vision/jobs", params={"id": "job-1"}, json=body) as answer:
+    async with session.post("/api/v1/tenants/vision/jobs", params={"id": "job-1"}, json=body) as answer:
         assert (await answer.json())["error"]["facts"]["field"] == "metadata.tenant"
 
 
 async def test_a_defect_is_answered_without_its_details(
     session: aiohttp.ClientSession, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken() -> None:
+    def broken(kind: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(office.store, "queues", broken)
-    async with session.get("/v1/queues") as answer:
+    monkeypatch.setattr(office.store, "records", broken)
+    async with session.get("/api/v1/queues") as answer:
         text = await answer.text()
     assert answer.status == 500
     assert "secret" not in text
@@ -188,7 +188,7 @@ async def test_many_streams_end_when_the_service_stops(office: Office, tmp_path:
 
     from gangline.api.rest import make_app
 
-    runner = web.AppRunner(make_app(lambda request: office.desk()), shutdown_timeout=30.0)
+    runner = web.AppRunner(make_app(lambda request: office.context()), shutdown_timeout=30.0)
     await runner.setup()
     path = f"{tmp_path}/stopping.sock"
     await web.UnixSite(runner, path).start()
@@ -250,22 +250,22 @@ async def test_metrics_come_page_by_page_or_thinned_out(session: aiohttp.ClientS
 
 
 async def test_nodes_usage_queues_and_health(session: aiohttp.ClientSession) -> None:
-    async with session.get("/v1/nodes") as answer:
+    async with session.get("/api/v1/nodes") as answer:
         (node,) = await answer.json()
         assert (node["gpu_type"], node["capacity"]["gpu_millis"]) == ("h200", 2000)
-    async with session.get("/v1/usage") as answer:
+    async with session.get("/api/v1/usage") as answer:
         assert (await answer.json())["nodes"][0]["gpu_percent"] == {"0": 93}
-    async with session.get("/v1/queues") as answer:
-        assert [queue["name"] for queue in await answer.json()] == ["default"]
-    async with session.get("/v1/health") as answer:
+    async with session.get("/api/v1/queues") as answer:
+        assert [queue["metadata"]["name"] for queue in (await answer.json())["items"]] == ["default"]
+    async with session.get("/api/v1/health") as answer:
         assert await answer.json() == {"status": "ok"}
-    async with session.get("/v1/version") as answer:
+    async with session.get("/api/v1/version") as answer:
         assert await answer.json() == {"version": __version__}
 
 
 async def test_code_is_asked_for_before_it_is_sent(session: aiohttp.ClientSession) -> None:
     content = make_archive(b"x" * 500)
-    path = f"/v1/code/{hashlib.sha256(content).hexdigest()}"
+    path = f"/api/v1/code/{hashlib.sha256(content).hexdigest()}"
     async with session.head(path) as answer:
         assert answer.status == 404
     async with session.put(path, data=content) as answer:
@@ -275,12 +275,14 @@ async def test_code_is_asked_for_before_it_is_sent(session: aiohttp.ClientSessio
 
 
 async def test_code_beyond_the_limit_is_refused(session: aiohttp.ClientSession) -> None:
-    async with session.put("/v1/code/" + "0" * 64, data=b"x" * 2000) as answer:
+    async with session.put("/api/v1/code/" + "0" * 64, data=b"x" * 2000) as answer:
         assert "at most" in (await answer.json())["error"]["message"]
 
 
 async def test_prune_needs_a_time(session: aiohttp.ClientSession) -> None:
-    async with session.post("/v1/tenants/default/prune") as answer:
+    async with session.post("/api/v1/tenants/default/prune") as answer:
         assert answer.status == 400
-    async with session.post("/v1/tenants/default/prune", params={"finished_before": "2030-01-01T00:00:00Z"}) as answer:
+    async with session.post(
+        "/api/v1/tenants/default/prune", params={"finished_before": "2030-01-01T00:00:00Z"}
+    ) as answer:
         assert await answer.json() == {"names": []}

@@ -2,7 +2,8 @@
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from gangline.compose.health import Meter, MeteredController, make_health_app, meter_to_text
+from gangline.compose.health import Meter, make_health_app, meter_to_text
+from gangline.compose.metering import MeteredController
 from gangline.engines.interface import NodesChanged
 from gangline.model import Phase
 from gangline.scheduling import DEFAULT_POLICIES

@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.engines.local.machinery import LocalSubject
-from tests.scheduling.builders import nodes
 
 from gangline.engines.simulated import SimulatedEngine, Timeline
-from gangline.model import Gang, GangReplica
+from gangline.model import Gang, GangId, GangReplica, JobSpec, LogLine, ReplicaId
+from gangline.testing.builders import FakeClock, make_node
 from gangline.testing.engine_suite import EngineSubject, EngineSuite, NewsReader, Program
+from gangline.testing.scripted_engine import Outcome, ScriptedEngine
+from tests.engines.local.machinery import LocalSubject
+from tests.scheduling.builders import nodes
 
 
 class TestLocalEngine(EngineSuite):
@@ -98,6 +100,50 @@ class TestSimulatedEngine(EngineSuite):
         subject = SimulatedSubject()
         yield subject
         await subject.close()
+
+
+NOT_SCRIPTED = {name: reason for name, reason in NOT_SIMULATED.items() if reason is not SILENT}
+
+
+def play(spec: JobSpec, replica: ReplicaId) -> Outcome | None:
+    """What the suite's programs do, as a script."""
+    program = Program(spec.role(replica.role).command[-1])
+    if program is Program.SPEAK:
+        return Outcome(output=["one", "three"], errors=["two"])
+    return Outcome(exit_code=ENDS[program]) if program in ENDS else None
+
+
+class ScriptedSubject(EngineSubject):
+    """A scripted engine; what runs until it is stopped says nothing by itself, so the subject lets it speak."""
+
+    def __init__(self) -> None:
+        self._open()
+
+    def _open(self) -> None:
+        self.engine = ScriptedEngine([make_node("a"), make_node("b")], FakeClock(), play)
+        self.news = NewsReader(self.engine)
+
+    async def lines(self, **query: object) -> list[LogLine]:
+        for usage in (await self.engine.usage()).replicas:
+            known = await super().lines(job_id=usage.job_id)
+            if usage.replica not in {line.replica for line in known}:
+                gang_id = GangId(usage.job_id, 1)
+                self.engine.report(gang_id, usage.replica, Outcome(output=["serving 0"]))
+        return await super().lines(**query)
+
+    async def restart(self) -> None:
+        await self.news.close()
+        self._open()
+
+
+class TestScriptedEngine(EngineSuite):
+    @pytest.fixture
+    async def subject(self, request: pytest.FixtureRequest) -> AsyncIterator[EngineSubject]:
+        if request.node.name in NOT_SCRIPTED:
+            pytest.skip(NOT_SCRIPTED[request.node.name])
+        subject = ScriptedSubject()
+        yield subject
+        await subject.news.close()
 
 
 def test_what_is_not_simulated_is_part_of_the_suite() -> None:

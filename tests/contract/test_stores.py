@@ -8,12 +8,14 @@ import pytest
 from gangline.storage.interface import Store
 from gangline.storage.memory import MemoryStore
 from gangline.storage.sql import open_postgres, open_sqlite
-from gangline.testing.postgres import postgres_server
+from gangline.testing.record_store_suite import RecordStoreSuite
 from gangline.testing.store_suite import StoreSuite
-from gangline.testing.sweep_store_suite import SweepStoreSuite
+from tools.postgres import postgres_server
 
 
-class TestMemoryStore(StoreSuite, SweepStoreSuite):
+class TestMemoryStore(StoreSuite, RecordStoreSuite):
+    reads_back = False
+
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:
         store = MemoryStore()
@@ -21,7 +23,7 @@ class TestMemoryStore(StoreSuite, SweepStoreSuite):
         await store.close()
 
 
-class TestSqliteStore(StoreSuite, SweepStoreSuite):
+class TestSqliteStore(StoreSuite, RecordStoreSuite):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
         store = await open_sqlite(tmp_path / "gangline.db")
@@ -29,7 +31,7 @@ class TestSqliteStore(StoreSuite, SweepStoreSuite):
         await store.close()
 
 
-class TestPostgresStore(StoreSuite, SweepStoreSuite):
+class TestPostgresStore(StoreSuite, RecordStoreSuite):
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:
         store = await open_postgres(postgres_server().create_database())

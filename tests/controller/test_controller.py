@@ -1,83 +1,40 @@
 """The controller on a memory store, a clock that stands still and an engine that does as it is told."""
 
 import asyncio
-import contextlib
 import gc
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
 from gangline.controller import Controller
-from gangline.controller.drafts import HELD_BACK_SECONDS
 from gangline.controller.feed import ChangeFeed
 from gangline.engines.interface import NodesChanged
-from gangline.errors import EngineError, NotFoundError, StorageError, UnreadableRecordError
+from gangline.errors import EngineError, NotFoundError
 from gangline.lifecycle import advance
 from gangline.lifecycle import events as e
 from gangline.model import (
-    Gang,
+    Backoff,
     Job,
     JobId,
-    JournalRecord,
     Metric,
+    NanAction,
+    NanRule,
     Node,
-    NodeName,
     Phase,
     PlacementRule,
     Policy,
-    ReplicaId,
     ReplicaState,
-    Resources,
     RoleName,
     Timestamp,
 )
 from gangline.scheduling import Constraint, terminating_gang
 from gangline.storage.interface import JobQuery
-from gangline.storage.memory import MemoryStore
-from gangline.testing.builders import START, FakeClock, make_job, make_node, make_role
+from gangline.testing.builders import START, make_job, make_node, make_role
 from tests.controller.scripted_engine import ScriptedEngine
-
-WORKER = ReplicaId(RoleName("worker"), 0)
-
-
-class World:
-    """A controller and all it works with."""
-
-    def __init__(self, store: MemoryStore | None = None, engine: ScriptedEngine | None = None) -> None:
-        self.clock = FakeClock()
-        self.store = store or MemoryStore()
-        self.engine = engine or ScriptedEngine()
-        self.controller = Controller(store=self.store, engine=self.engine, clock=self.clock)
-
-    async def submit(self, job: Job) -> None:
-        await self.store.create(job)
-        self.controller.changed(job.id)
-        await self.settle()
-
-    async def settle(self) -> None:
-        await self.controller.settle()
-        await self.controller.lanes.drain()
-        await self.controller.settle()
-
-    async def tell(self, *events: e.Event) -> None:
-        for event in events:
-            self.controller.hear(event)
-        await self.settle()
-
-    async def job(self, job_id: str = "job-1") -> Job:
-        return await self.store.get(JobId(job_id))
-
-    async def started(self, job_id: str = "job-1") -> None:
-        job = await self.job(job_id)
-        await self.tell(*(self.news(e.ReplicaStarted, job, replica=status.id) for status in job.replicas))
-
-    def news(self, kind: type[e.Event], job: Job, **fields: object) -> e.Event:
-        return kind(job_id=job.id, at=self.clock.now(), attempt=job.attempt, **fields)  # type: ignore[call-arg]
-
-    def verbs(self) -> list[str]:
-        return [verb for verb, _ in self.engine.orders]
+from tests.controller.world import WORKER, World
 
 
 async def test_a_job_is_placed_run_and_stopped_and_its_journal_tells_the_story() -> None:
@@ -95,6 +52,16 @@ async def test_a_job_is_placed_run_and_stopped_and_its_journal_tells_the_story()
     reasons = [record.reason for record in await world.store.journal(job.id)]
     assert reasons == ["GangPlaced", "ReplicaStarted", "AllReplicasStarted",
                        "ReplicaSucceeded", "Succeeded"]  # fmt: skip
+
+
+async def test_a_job_that_waits_is_told_its_place_in_line() -> None:
+    world = World()
+    for number in range(3):
+        await world.submit(make_job(job_id=f"job-{number}", name=f"large-{number}", roles=(make_role(replicas=1000),)))
+    why = world.controller.explanation(JobId("job-2"))
+    assert why is not None
+    assert why.line is not None
+    assert (why.line.place, [each.job_id for each in why.line.ahead]) == (3, ["job-0", "job-1"])
 
 
 async def test_many_news_of_one_job_cost_one_write() -> None:
@@ -131,7 +98,7 @@ async def test_machines_are_given_on_only_after_the_engine_says_they_are_free() 
 
 
 async def test_an_order_that_fails_is_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gangline.controller.lanes._FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("gangline.controller.pending.instruction_queues._BACKOFF", Backoff(0.001, 0.001))
     world = World()
     world.engine.failing = 2
     await world.submit(make_job())
@@ -223,6 +190,23 @@ async def test_a_reported_checkpoint_is_noted_but_never_in_the_future() -> None:
     await world.settle()
 
 
+async def test_a_loss_that_is_nan_ends_a_job_whose_policy_asks_for_it() -> None:
+    world = World()
+    policy = Policy(nan=NanRule(action=NanAction.FAIL))
+    await world.submit(make_job(roles=(make_role(),), policy=policy))
+    await world.started()
+    for step, value in enumerate((0.5, math.nan)):
+        world.controller.hear(
+            Metric(job_id=JobId("job-1"), replica=WORKER, name="loss", value=value, step=step, at=world.clock.now())
+        )
+    await world.settle()
+    job = await world.job()
+    assert (job.phase, job.reason) == (Phase.FAILED, "LossDiverged")
+    assert job.message == "loss of worker-0 is NaN or infinite at step 1"
+    assert world.verbs() == ["run", "stop"]
+    assert len(await world.store.metrics(job.id)) == 2
+
+
 async def test_the_last_numbers_are_there_before_the_end_is_seen() -> None:
     world = World()
     await world.submit(make_job())
@@ -240,114 +224,6 @@ async def test_the_last_numbers_are_there_before_the_end_is_seen() -> None:
     world.controller.hear(metric)
     await world.tell(world.news(e.ReplicaExited, job, replica=WORKER, exit_code=0))
     assert seen[0] == (Phase.COMPLETED, 1)
-
-
-class BalkingStore(MemoryStore):
-    """Refuses to save as long as it is told to."""
-
-    balking = False
-
-    async def save(self, job: Job, records: object = ()) -> Job:
-        if self.balking:
-            raise StorageError("disk full")
-        return await super().save(job, records)  # type: ignore[arg-type]
-
-
-async def test_news_that_cannot_be_saved_is_kept_until_it_can() -> None:
-    store = BalkingStore()
-    world = World(store=store)
-    await world.submit(make_job())
-    store.balking = True
-    with pytest.raises(StorageError):
-        await world.started()
-    store.balking = False
-    await world.settle()
-    assert (await world.job()).phase is Phase.PROCESSING
-
-
-async def test_a_decision_that_could_not_be_saved_is_made_anew_from_what_is_there_then() -> None:
-    store = BalkingStore()
-    world = World(store=store, engine=ScriptedEngine([make_node("old")]))
-    store.balking = True
-    with pytest.raises(StorageError):
-        await world.submit(make_job())
-    world.engine.machines[:] = [make_node("new")]
-    world.controller.hear(NodesChanged())
-    store.balking = False
-    world.clock.advance(60)
-    await world.settle()
-    assert [status.node for status in (await world.job()).replicas] == ["new"]
-
-
-class ChoosyStore(MemoryStore):
-    """Refuses to save the jobs it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.refused: set[str] = set()
-
-    async def save(self, job: Job, records: object = ()) -> Job:
-        if job.id in self.refused:
-            raise StorageError("the record is too large")
-        return await super().save(job, records)  # type: ignore[arg-type]
-
-
-async def settle_through_refusals(world: World) -> None:
-    """Settle as the loop does: a refusal is waited out."""
-    for _ in range(6):
-        with contextlib.suppress(StorageError):
-            await world.settle()
-
-
-async def test_a_job_whose_record_is_refused_holds_up_no_other() -> None:
-    store = ChoosyStore()
-    world = World(store=store)
-    await world.submit(make_job(job_id="bad"))
-    store.refused = {"bad"}
-    world.controller.hear(world.news(e.ReplicaStarted, await world.job("bad"), replica=WORKER))
-    await store.create(make_job(job_id="good", name="good"))
-    world.controller.changed(JobId("good"))
-    await settle_through_refusals(world)
-    assert (await world.job("good")).phase is Phase.STARTING
-    assert (await world.job("bad")).phase is Phase.STARTING
-
-    store.refused = set()
-    world.clock.advance(60)
-    await world.settle()
-    assert (await world.job("bad")).phase is Phase.PROCESSING
-
-
-async def test_a_job_that_cannot_be_told_its_place_leaves_it_to_others() -> None:
-    store = ChoosyStore()
-    world = World(store=store, engine=ScriptedEngine(nodes=[make_node(cpu=1)]))
-    store.refused = {"bad"}
-    role = make_role(resources=Resources(cpu_millis=1000))
-    await store.create(make_job(job_id="bad", roles=(role,)))
-    world.controller.changed(JobId("bad"))
-    await settle_through_refusals(world)
-    await store.create(make_job(job_id="good", name="good", roles=(role,)))
-    world.controller.changed(JobId("good"))
-    await settle_through_refusals(world)
-    assert (await world.job("good")).phase is Phase.STARTING
-    assert (await world.job("bad")).phase is Phase.QUEUED
-
-
-class TornStore(MemoryStore):
-    """Has one record that cannot be read."""
-
-    async def get(self, job_id: JobId) -> Job:
-        if job_id == "torn":
-            raise UnreadableRecordError("a kept job is unreadable")
-        return await super().get(job_id)
-
-
-async def test_news_of_a_job_whose_record_is_damaged_does_not_hold_up_the_others() -> None:
-    world = World(store=TornStore())
-    await world.submit(make_job())
-    job = await world.job()
-    torn = e.ReplicaExited(job_id=JobId("torn"), at=world.clock.now(), attempt=1, replica=WORKER, exit_code=0)
-    await world.tell(torn, world.news(e.ReplicaStarted, job, replica=WORKER))
-    assert (await world.job()).phase is Phase.PROCESSING
 
 
 @asynccontextmanager
@@ -424,107 +300,6 @@ async def test_a_job_is_placed_where_its_engine_keeps_it_and_its_record_does_not
     job = await world.job()
     assert {status.node for status in job.replicas} == {"node-2"}
     assert job.spec.placement.node_selector == {}
-
-
-class RefusingStore(MemoryStore):
-    """Saves nothing when told not to."""
-
-    refuses = False
-    tries = 0
-
-    async def save(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
-        if self.refuses:
-            self.tries += 1
-            raise StorageError("not now")
-        return await super().save(job, records)
-
-
-class WitnessingEngine(ScriptedEngine):
-    """Finds gangs of one replica again."""
-
-    def __init__(self, *found: e.GangFound) -> None:
-        super().__init__()
-        self.found = found
-
-    def witnesses(self, gang: Gang) -> bool:
-        return len(gang.replicas) == 1
-
-    async def gangs_found(self, attempts: Mapping[JobId, int]) -> Sequence[e.GangFound]:
-        return [found for found in self.found if found.attempt > attempts.get(found.job_id, 0)]
-
-
-async def test_a_placement_that_the_engine_would_find_is_saved_with_the_start() -> None:
-    world = World(engine=WitnessingEngine())
-    await world.submit(make_job())
-    assert world.verbs() == ["run"]
-    kept = await world.job()
-    assert (kept.phase, world.controller.will_save(kept.id)) == (Phase.QUEUED, True)
-    await world.tell(e.ReplicaStarted(job_id=kept.id, at=world.clock.now(), attempt=1, replica=WORKER))
-    job = await world.job()
-    assert (job.phase, job.version, world.controller.will_save(job.id)) == (Phase.PROCESSING, kept.version + 1, False)
-    reasons = [record.reason for record in await world.store.journal(job.id)]
-    assert reasons == ["GangPlaced", "ReplicaStarted", "AllReplicasStarted"]
-    assert world.verbs() == ["run"]
-
-
-async def test_a_placement_is_on_record_soon_though_nothing_happens() -> None:
-    world = World(engine=WitnessingEngine())
-    await world.submit(make_job())
-    world.clock.advance(HELD_BACK_SECONDS)
-    await world.settle()
-    assert ((await world.job()).phase, (await world.job()).attempt) == (Phase.STARTING, 1)
-    assert world.verbs() == ["run"]
-
-
-async def test_a_placement_that_the_store_refuses_is_saved_later_and_keeps_nobody_busy() -> None:
-    world = World(store=RefusingStore(), engine=WitnessingEngine())
-    assert isinstance(world.store, RefusingStore)
-    await world.submit(make_job())
-    world.store.refuses = True
-    world.clock.advance(HELD_BACK_SECONDS)
-    for _ in range(3):
-        with contextlib.suppress(StorageError):
-            await world.settle()
-    assert 1 <= world.store.tries <= 3
-    world.store.refuses = False
-    world.clock.advance(60)
-    await world.settle()
-    assert (await world.job()).phase is Phase.STARTING
-
-
-async def test_a_larger_gang_is_on_record_before_it_starts() -> None:
-    world = World(engine=WitnessingEngine())
-    await world.submit(make_job(roles=(make_role(replicas=2),)))
-    assert (await world.job()).phase is Phase.STARTING
-
-
-@pytest.mark.parametrize("notice", [True, False], ids=["who says so", "who does not"])
-async def test_a_gang_whose_placement_is_not_on_record_is_stopped_for_a_user_who_cancels(notice: bool) -> None:
-    world = World(engine=WitnessingEngine())
-    await world.submit(make_job())
-    kept = await world.job()
-    cancelled = advance(kept, e.CancelRequested(job_id=kept.id, at=world.clock.now())).job
-    await world.store.save(cancelled)
-    if notice:
-        world.controller.changed(kept.id)
-    world.clock.advance(HELD_BACK_SECONDS)
-    await world.settle()
-    assert world.verbs() == ["run", "stop"]
-    job = await world.job()
-    assert (job.phase, job.attempt, job.holding) == (Phase.CANCELLED, 1, True)
-    await world.tell(world.news(e.GangStopped, job))
-    assert not (await world.job()).holding
-
-
-async def test_a_new_controller_goes_on_with_what_the_last_one_did_not_record() -> None:
-    store = MemoryStore()
-    job = await store.create(make_job())
-    found = e.GangFound(job_id=job.id, at=job.created_at, attempt=1, placement={WORKER: NodeName("node-7")})
-    world = World(store=store, engine=WitnessingEngine(found))
-    await world.controller.recover()
-    await world.settle()
-    job = await world.job()
-    assert (job.phase, job.attempt, [each.node for each in job.replicas]) == (Phase.STARTING, 1, ["node-7"])
 
 
 class ReleasingEngine(ScriptedEngine):

@@ -56,7 +56,7 @@ def test_the_others_start_and_it_is_told(moody: Moody) -> None:
         "odd": "defect",
         "strange": "defect",
     }
-    assert "defect of Gangline" in decision.explanations[JobId("odd")].sentences()[0]
+    assert "Internal error" in decision.explanations[JobId("odd")].words()[0]
 
 
 def test_it_is_searched_for_once_and_looked_at_again_when_it_changes(moody: Moody) -> None:

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from gangline.engines.interface import NodesChanged
+from gangline.kinds.queue import QUEUE
 from gangline.lifecycle import events as e
 from gangline.model import CHECKPOINT_METRIC, JobId, Metric, Phase, Policy, Queue, QueueName, Resources, Timestamp
-from gangline.testing.builders import START, make_job, make_node, make_role
+from gangline.testing.builders import START, make_job, make_node, make_queue, make_role
 from tests.controller.scripted_engine import ScriptedEngine
-from tests.controller.test_controller import WORKER, World
+from tests.controller.world import WORKER, World
 
 ONE_CPU = make_role(resources=Resources(cpu_millis=1000))
 
@@ -16,7 +17,7 @@ async def test_a_job_starts_when_its_queue_comes_into_being() -> None:
     world = World()
     await world.submit(make_job(queue=QueueName("research")))
     assert (await world.job()).phase is Phase.QUEUED
-    await world.store.save_queue(Queue(name=QueueName("research")))
+    await world.store.records(QUEUE).create(make_queue(Queue(name=QueueName("research"))))
     world.controller.queues_changed()
     await world.settle()
     assert (await world.job()).phase is Phase.STARTING

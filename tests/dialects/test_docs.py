@@ -33,7 +33,8 @@ def test_every_choice_is_in_the_manual(choices: type[str] | dict[str, object]) -
 
 
 def test_every_example_is_a_job() -> None:
-    assert [read_job(text).name for text in EXAMPLES] == ["mnist", "hello", "split", "x"]
+    names = ["mnist", "hello", "tracked", "curves", "watched", "careful", "split", "nested", "stages", "trimmed", "x"]
+    assert [read_job(text).name for text in EXAMPLES] == names
 
 
 def test_the_short_form_means_what_the_manual_says() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gangline.model import Bond, Company, Match, NodeRequirement, NodeRule, Tenant
+from gangline.model import AffinityKind, AffinityTerm, Match, NodeRequirement, NodeRule, Taint, Tenant, Toleration
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_a_requirement_holds_as_in_kubernetes(
 
 def test_company_means_labels_and_tenants_together() -> None:
     labels = (NodeRequirement(key="app", values=("db",)),)
-    anybody = Company(bond=Bond.REPELS, level="node", labels=labels)
-    own = Company(bond=Bond.REPELS, level="node", labels=labels, tenants=(Tenant("a"),))
-    nobody = Company(bond=Bond.REPELS, level="node", tenants=())
+    anybody = AffinityTerm(kind=AffinityKind.ANTI_AFFINITY, level="node", labels=labels)
+    own = AffinityTerm(kind=AffinityKind.ANTI_AFFINITY, level="node", labels=labels, tenants=(Tenant("a"),))
+    nobody = AffinityTerm(kind=AffinityKind.ANTI_AFFINITY, level="node", tenants=())
     assert anybody.means({"app": "db"}, Tenant("b"))
     assert not anybody.means({"app": "web"}, Tenant("b"))
     assert own.means({"app": "db"}, Tenant("a"))
@@ -45,7 +45,27 @@ def test_company_means_labels_and_tenants_together() -> None:
 
 
 def test_a_role_adds_to_the_company_and_the_reasons_of_its_job() -> None:
-    one, other = (Company(bond=Bond.REPELS, level=level) for level in ("node", "rack"))
-    rule = NodeRule(company=(one,), barred=("first",)).narrowed(NodeRule(company=(other,), barred=("second",)))
-    assert rule.company == (one, other)
+    one, other = (AffinityTerm(kind=AffinityKind.ANTI_AFFINITY, level=level) for level in ("node", "rack"))
+    rule = NodeRule(pod_affinity=(one,), barred=("first",)).narrowed(
+        NodeRule(pod_affinity=(other,), barred=("second",))
+    )
+    assert rule.pod_affinity == (one, other)
     assert rule.barred == ("first", "second")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "want"),
+    [
+        pytest.param(Toleration(key="gpu", value="yes"), True, id="the same value"),
+        pytest.param(Toleration(key="gpu", value="no"), False, id="another value"),
+        pytest.param(Toleration(key="gpu", operator="Exists"), True, id="whatever value"),
+        pytest.param(Toleration(key="gpu", operator="Exists", effect="NoExecute"), False, id="another effect"),
+        pytest.param(Toleration(key="gpu", value="yes", effect="NoSchedule"), True, id="the same effect"),
+        pytest.param(Toleration(key="disk", operator="Exists"), False, id="another key"),
+        pytest.param(Toleration(operator="Exists"), True, id="every key"),
+        pytest.param(Toleration(), True, id="every key, as its pod will say it"),
+        pytest.param(Toleration(effect="NoExecute"), False, id="every key of another effect"),
+    ],
+)
+def test_a_toleration_matches_taints_as_kubernetes_does(toleration: Toleration, *, want: bool) -> None:
+    assert toleration.tolerates(Taint("gpu", "yes", "NoSchedule")) is want

@@ -1,4 +1,4 @@
-"""A desk without a service behind it: a real store in memory, an engine that remembers lines, a link that listens."""
+"""Operations without a service: a real store in memory, an engine that remembers lines, a link that listens."""
 
 import asyncio
 import gzip
@@ -28,7 +28,7 @@ from gangline.model import (
     Timestamp,
     Usage,
 )
-from gangline.operations import Caller, ControllerLink, Desk, SweepLink
+from gangline.operations import Caller, ControllerLink, OperationContext, RecordLink
 from gangline.scheduling import Explanation
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import START, FakeClock, make_node
@@ -109,36 +109,42 @@ class ListeningLink:
             yield await watcher.get()
 
 
-class CountingSweepLink:
+class CountingRecordLink:
     """Remembers how often it was told."""
 
     def __init__(self) -> None:
         self.told = 0
 
-    def changed(self) -> None:
+    def changed(self, kind: str) -> None:
         self.told += 1
 
 
 class Office:
-    """A desk and everything behind it, within a test's reach."""
+    """What operations work with, within a test's reach."""
 
     def __init__(self, code_directory: Path) -> None:
         self.store = MemoryStore()
         self.engine = QuietEngine()
         self.link = ListeningLink()
-        self.sweep_link = CountingSweepLink()
+        self.record_link = CountingRecordLink()
         self.clock = FakeClock()
         self.code_directory = code_directory
+        self.object_directory: Path | None = None
+        self.model_directory: Path | None = None
+        self.claim_directory: Path | None = None
 
-    def desk(self, caller: str = "alice", *, tenants: frozenset[Tenant] | None = None) -> Desk:
-        return Desk(
+    def context(self, caller: str = "alice", *, tenants: frozenset[Tenant] | None = None) -> OperationContext:
+        return OperationContext(
             store=self.store,
             engine=self.engine,
             link=self.link,
-            sweep_link=self.sweep_link,
+            record_link=self.record_link,
             clock=self.clock,
             code_directory=self.code_directory,
             caller=Caller(name=caller, tenants=tenants),
+            object_directory=self.object_directory,
+            model_directory=self.model_directory,
+            claim_directory=self.claim_directory,
         )
 
     async def happen(self, job_id: str, *events: Event) -> Job:
@@ -157,7 +163,7 @@ def at(seconds: float = 0.0) -> Timestamp:
 
 _engine_conforms: type[Engine] = QuietEngine
 _link_conforms: type[ControllerLink] = ListeningLink
-_sweep_link_conforms: type[SweepLink] = CountingSweepLink
+_record_link_conforms: type[RecordLink] = CountingRecordLink
 
 
 def make_archive(text: bytes) -> bytes:

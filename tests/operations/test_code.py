@@ -24,10 +24,10 @@ async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
 
 
 async def test_an_archive_is_kept_under_its_digest(office: Office) -> None:
-    desk = office.desk()
-    assert not operations.has_code(desk, DIGEST)
-    await operations.put_code(desk, DIGEST, chunks(*CONTENT), limits=LIMITS)
-    assert operations.has_code(desk, DIGEST)
+    context = office.context()
+    assert not operations.has_code(context, DIGEST)
+    await operations.put_code(context, DIGEST, chunks(*CONTENT), limits=LIMITS)
+    assert operations.has_code(context, DIGEST)
     assert (office.code_directory / f"{DIGEST}.tar.gz").read_bytes() == ARCHIVE
 
 
@@ -38,32 +38,32 @@ async def test_an_archive_is_kept_under_its_digest(office: Office) -> None:
         pytest.param(DIGEST, CodeLimits(packed_bytes=6), "too large", id="too large"),
         pytest.param(DIGEST, CodeLimits(unpacked_bytes=6), "setting code_unpacked_mib", id="too large unpacked"),
         pytest.param(DIGEST, CodeLimits(files=0), "setting code_files", id="too many files"),
-        pytest.param("../../etc/passwd", LIMITS, "no SHA-256 digest", id="no digest at all"),
+        pytest.param("../../etc/passwd", LIMITS, "not a SHA-256 digest", id="no digest at all"),
     ],
 )
 async def test_a_wrong_archive_leaves_nothing_behind(
     office: Office, digest: str, limit: CodeLimits, want_problem: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=want_problem):
-        await operations.put_code(office.desk(), digest, chunks(*CONTENT), limits=limit)
+        await operations.put_code(office.context(), digest, chunks(*CONTENT), limits=limit)
     assert not office.code_directory.exists() or list(office.code_directory.iterdir()) == []
 
 
 async def test_what_is_no_archive_is_refused(office: Office) -> None:
     with pytest.raises(InvalidInputError, match="the archive is damaged"):
-        await operations.put_code(office.desk(), hashlib.sha256(b"text").hexdigest(), chunks(b"text"), limits=LIMITS)
+        await operations.put_code(office.context(), hashlib.sha256(b"text").hexdigest(), chunks(b"text"), limits=LIMITS)
 
 
 async def test_pruning_forgets_code_that_no_job_names_unless_it_is_new(office: Office) -> None:
-    desk = office.desk()
+    context = office.context()
     archives = {word: make_archive(word) for word in (b"used", b"unused", b"new")}
     for word, archive in archives.items():
         digest = hashlib.sha256(archive).hexdigest()
-        await operations.put_code(desk, digest, chunks(archive), limits=LIMITS)
+        await operations.put_code(context, digest, chunks(archive), limits=LIMITS)
         written = START - 10 if word == b"new" else START - 10_000
         os.utime(office.code_directory / f"{digest}.tar.gz", (written, written))
     used = hashlib.sha256(archives[b"used"]).hexdigest()
-    await operations.submit(desk, JobId("job-1"), make_spec(code=f"sha256:{used}"))
-    await operations.prune(desk, DEFAULT_TENANT, finished_before=at())
+    await operations.submit(context, JobId("job-1"), make_spec(code=f"sha256:{used}"))
+    await operations.prune(context, DEFAULT_TENANT, finished_before=at())
     kept = {path.read_bytes() for path in office.code_directory.iterdir()}
     assert kept == {archives[b"used"], archives[b"new"]}

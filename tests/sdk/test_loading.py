@@ -76,5 +76,5 @@ def test_the_code_of_a_sweep_is_taken_from_where_its_file_lies(tmp_path: Path) -
 
 def test_a_sweep_is_not_taken_for_a_job(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text("kind: Sweep\nmetadata: {name: grid}\n")
-    with pytest.raises(InvalidInputError, match="gangline sweep -f"):
+    with pytest.raises(InvalidInputError, match="gangline sweep create -f"):
         load_all(tmp_path / "sweep.yaml")

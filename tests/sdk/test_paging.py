@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from gangline.sdk import Client
-from gangline.sdk.transport import Request, Transport
+from gangline.sdk.transports.interface import Request, Transport
 from gangline.settings import Settings
 
 COUNT = 2500

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from gangline.errors import StorageError
-from gangline.storage.codec import JOBS, QUEUES, RECORDS
+from gangline.kinds.queue import QUEUE
+from gangline.storage.codec import JOBS, RECORDS, codec_of
 from gangline.testing.builders import make_job
 from gangline.testing.store_suite import WORKER_0, make_record, make_rich_job
 
@@ -38,10 +39,12 @@ def test_unknown_field_is_ignored() -> None:
         pytest.param("", id="empty"),
         pytest.param('{"name": "a', id="cut off"),
         pytest.param('{"name": 5}', id="wrong type"),
-        pytest.param('{"name": "NOT A NAME"}', id="refused by the model"),
+        pytest.param(
+            '{"id": "a", "spec": {"name": "NOT A NAME"}, "status": {}, "created_at": 0}', id="refused by the model"
+        ),
         pytest.param(b'{"name": "\xff"}', id="not UTF-8"),
     ],
 )
 def test_damaged_record_is_a_storage_error(text: str | bytes) -> None:
     with pytest.raises(StorageError, match="a kept queue is unreadable"):
-        QUEUES.decode(text)
+        codec_of(QUEUE).decode(text)

@@ -19,7 +19,7 @@ from gangline.errors import (
 )
 from gangline.model import JobPage
 from gangline.sdk.exchange import Exchange
-from gangline.sdk.transport import Request
+from gangline.sdk.transports.interface import Request
 from gangline.wire import error_from_body, error_to_body, plain
 
 
@@ -67,7 +67,7 @@ def test_an_error_that_only_an_engine_knows_arrives_as_the_nearest_one_that_clie
 
 @pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"", b"{}", b'{"error": "text"}'])
 def test_an_answer_of_somebody_else_is_no_service(body: bytes) -> None:
-    with pytest.raises(UnreachableError, match="no Gangline service"):
+    with pytest.raises(UnreachableError, match="not a Gangline service"):
         raise error_from_body(body, 502)
 
 

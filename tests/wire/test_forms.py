@@ -21,8 +21,10 @@ from gangline.model import (
     RoleName,
     Timestamp,
 )
+from gangline.model.pipeline import PipelineRun
+from gangline.model.record import Page
 from gangline.model.sweep import SweepSpec
-from gangline.testing.builders import make_job, make_spec, make_sweep
+from gangline.testing.builders import make_job, make_run, make_spec, make_sweep
 from gangline.wire import ANSWERS, codec, plain
 from gangline.wire.forms import form_of
 
@@ -38,6 +40,7 @@ def filled(kind: Any) -> Any:
         int: 7,
         float: 0.5,
         str: "some-text",
+        object: "some-value",
     }
     if kind in specials:
         return specials[kind]
@@ -109,3 +112,16 @@ def test_an_empty_field_is_left_out_unless_its_default_is_not_empty() -> None:
 def test_what_has_no_form_is_refused_by_name() -> None:
     with pytest.raises(TypeError, match="has no form on the wire"):
         form_of(complex)
+
+
+def test_an_item_that_its_reader_refuses_hides_no_other_of_the_page() -> None:
+    refused = make_run("refused")
+    odd = dataclasses.replace(refused.spec, documents_json='[{"pipelineInfo": {}, "schemaVersion": "9"}]')
+    page = Page(
+        items=(make_run("a"), dataclasses.replace(refused, spec=odd), make_run("b")), next="n", unreadable=("x",)
+    )
+    pages = codec(Page[PipelineRun])
+    found = pages.decode(pages.encode(page))
+    assert ([run.name for run in found.items], found.unreadable, found.next) == (["a", "b"], ("x", "refused"), "n")
+    assert plain(page)["unreadable"] == ["x"]
+    assert pages.decode(pages.encode(Page())) == Page()

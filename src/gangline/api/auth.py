@@ -1,7 +1,7 @@
 """Who is at the other end of a connection."""
 
+import getpass
 import os
-import pwd
 import socket
 import struct
 
@@ -22,6 +22,9 @@ def local_caller(request: web.Request) -> Caller:
     connection = None if request.transport is None else request.transport.get_extra_info("socket")
     if connection is None or connection.family != socket.AF_UNIX:
         raise PermissionDeniedError("this service answers on its own socket only")
+    if not hasattr(socket, "SO_PEERCRED"):
+        # Elsewhere than on Linux this is the socket by which a process speaks to itself, in a directory of its own.
+        return Caller(name=own_name())
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, user_id, _ = _CREDENTIALS.unpack(raw)
     if user_id not in (os.getuid(), _ROOT):
@@ -31,7 +34,19 @@ def local_caller(request: web.Request) -> Caller:
 
 def user_name(user_id: int) -> str:
     """Return the name of a user, or the number of one that has none (as in many containers)."""
+    import pwd  # only Unix has it
+
     try:
         return pwd.getpwuid(user_id).pw_name
     except KeyError:
         return f"user {user_id}"
+
+
+def own_name() -> str:
+    """Return the name of whoever runs this process."""
+    if hasattr(os, "getuid"):
+        return user_name(os.getuid())
+    try:
+        return getpass.getuser()
+    except (ImportError, OSError):  # no variable says it
+        return "somebody"

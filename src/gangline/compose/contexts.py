@@ -7,7 +7,6 @@ from gangline.errors import GanglineError, InvalidInputError, PermissionDeniedEr
 from gangline.kube import (
     AnswerError,
     ApiError,
-    Backoff,
     ClusterAccess,
     CredentialError,
     ForbiddenError,
@@ -15,13 +14,14 @@ from gangline.kube import (
     KubeconfigError,
     KubeError,
     NotFoundError,
+    RetryPolicy,
     UnauthorizedError,
     in_cluster_access,
     load_access,
 )
 from gangline.kube import UnreachableError as KubeUnreachableError
 
-_IMPATIENT = Backoff(attempts=3, first_seconds=0.2, ceiling_seconds=1.0)
+_IMPATIENT = RetryPolicy(attempts=3, first_seconds=0.2, longest_seconds=1.0)
 """A person waits for the answer: an absent server is told after seconds, not after half a minute."""
 
 
@@ -48,7 +48,7 @@ def namespace_of(context: str) -> str:
 
 def client_of(access: ClusterAccess) -> KubeClient:
     """Return a client for a person's own requests."""
-    return KubeClient(access, backoff=_IMPATIENT)
+    return KubeClient(access, retries=_IMPATIENT)
 
 
 def refusal_of(error: GanglineError, *, context: str) -> GanglineError:

@@ -1,6 +1,6 @@
 """What ``gangline doctor`` looks at in a cluster: whether it answers, who leads there, and what its user may do.
 
-Everything is asked with the person's own rights. What they may not see is no fault, and is said.
+Everything is asked with the person's own rights. What they may not see is not a fault, and is said.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from gangline.compose.contexts import access_of, client_of, refusal_of
 from gangline.compose.findings import Finding
 from gangline.compose.installing import DEFAULT_NAMESPACE, checked_version
 from gangline.dialects.kubeflow import GROUP, KINDS
-from gangline.engines.kubernetes.capacity import is_ready
-from gangline.engines.kubernetes.installation import CONTROLLER_NAME
+from gangline.engines.kubernetes.installing.objects import CONTROLLER_NAME
 from gangline.engines.kubernetes.names import DOMAIN
+from gangline.engines.kubernetes.node_rules.capacity import is_ready
 from gangline.errors import GanglineError
 from gangline.kube import (
     LEASES,
@@ -32,7 +32,7 @@ from gangline.kube import (
     read_answer,
 )
 from gangline.storage.kubernetes import DEFINITIONS
-from gangline.storage.kubernetes.kubeflow_definitions import CATEGORY
+from gangline.storage.kubernetes.definitions.kubeflow import CATEGORY
 
 _LEASE_SECONDS = 4.0
 """Longer than a leader may be silent: see ``Leadership``. Clocks of other machines are not asked."""
@@ -76,7 +76,7 @@ class _ServedList(Partial, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patient:
+class Target:
     """The cluster that is looked at, for one person in one namespace."""
 
     client: KubeClient
@@ -89,7 +89,7 @@ class Patient:
         return f"gangline install --context {self.context}"
 
 
-Check = Callable[[Patient], Awaitable[Finding]]
+Check = Callable[[Target], Awaitable[Finding]]
 
 
 async def examine(context: str, *, tenant: str | None) -> list[Finding]:
@@ -99,11 +99,11 @@ async def examine(context: str, *, tenant: str | None) -> list[Finding]:
     except GanglineError as error:
         return [Finding.bad("context", str(error), "kubectl config get-contexts shows those there are")]
     async with client_of(access) as client:
-        patient = Patient(client=client, context=access.context, namespace=tenant or access.namespace)
-        first = await _asked("cluster", check_cluster, patient)
+        target = Target(client=client, context=access.context, namespace=tenant or access.namespace)
+        first = await _asked("cluster", check_cluster, target)
         if first.fix:
             return [_context(access), first]
-        rest = await asyncio.gather(*(_asked(subject, check, patient) for subject, check in _CHECKS.items()))
+        rest = await asyncio.gather(*(_asked(subject, check, target) for subject, check in _CHECKS.items()))
         return [_context(access), first, *rest]
 
 
@@ -111,36 +111,36 @@ def _context(access: ClusterAccess) -> Finding:
     return Finding.good("context", f"{access.context}: {access.server}, namespace {access.namespace}")
 
 
-async def _asked(subject: str, check: Check, patient: Patient) -> Finding:
+async def _asked(subject: str, check: Check, target: Target) -> Finding:
     try:
-        return await check(patient)
+        return await check(target)
     except ForbiddenError as error:
         return Finding.limited(subject, f"you may not look: {error.message}")
     except GanglineError as error:
-        refusal = refusal_of(error, context=patient.context)
+        refusal = refusal_of(error, context=target.context)
         return Finding.bad(subject, str(refusal), "kubectl cluster-info says whether the cluster itself is well")
 
 
-async def check_cluster(patient: Patient) -> Finding:
+async def check_cluster(target: Target) -> Finding:
     """Does the cluster answer, and is it new enough?"""
-    return Finding.good("cluster", f"Kubernetes {await checked_version(patient.client)}")
+    return Finding.good("cluster", f"Kubernetes {await checked_version(target.client)}")
 
 
-async def check_user(patient: Patient) -> Finding:
+async def check_user(target: Target) -> Finding:
     """Who is asking, as the cluster knows them?"""
-    answer = await patient.client.create(_IDENTITY_REVIEWS, {"metadata": {}})
+    answer = await target.client.create(_IDENTITY_REVIEWS, {"metadata": {}})
     return Finding.good("user", str((answer.status.get("userInfo") or {}).get("username") or "unknown"))
 
 
-async def check_definitions(patient: Patient) -> Finding:
+async def check_definitions(target: Target) -> Finding:
     """Are Gangline's kinds served, and whose are Kubeflow's?"""
     subject = "definitions"
-    served = await _served(patient.client, DOMAIN)
+    served = await _served(target.client, DOMAIN)
     wanted = [definition["spec"]["names"]["plural"] for definition in DEFINITIONS]
     if missing := [plural for plural in wanted if plural not in served]:
         what = "Gangline is not installed" if not served else f"{', '.join(missing)} of {DOMAIN} are missing"
-        return Finding.bad(subject, what, f"an administrator runs: {patient.installing}")
-    others = await _served(patient.client, GROUP)
+        return Finding.bad(subject, what, f"an administrator runs: {target.installing}")
+    others = await _served(target.client, GROUP)
     ours = [kind.name for kind in KINDS.values() if CATEGORY in others.get(kind.plural, ())]
     theirs = "run by their own operator" if others else "not defined"
     return Finding.good(subject, f"{', '.join(wanted)}; Kubeflow's kinds are {'run by Gangline' if ours else theirs}")
@@ -156,13 +156,13 @@ async def _served(client: KubeClient, group: str) -> dict[str, tuple[str, ...]]:
     return {item.name: item.categories for item in found}
 
 
-async def check_controller(patient: Patient) -> Finding:
+async def check_controller(target: Target) -> Finding:
     """Do the controller's pods run?"""
     subject = "controller"
-    found = await _deployment(patient.client)
+    found = await _deployment(target.client)
     if found is None:
-        words = "it has no Deployment; unless it runs outside of the cluster (gangline serve), no job starts"
-        return Finding.limited(subject, words, patient.installing)
+        words = "it has no Deployment; unless it runs outside of the cluster (gangline controller run), no job starts"
+        return Finding.limited(subject, words, target.installing)
     ready, wanted = found.status.get("readyReplicas", 0), found.spec.get("replicas", 0)
     image = found.spec["template"]["spec"]["containers"][0]["image"]
     words = f"{ready} of {wanted} replicas ready in {found.metadata.namespace}, image {image}"
@@ -184,20 +184,20 @@ def _look_at(deployment: Object) -> str:
     return f"kubectl -n {deployment.metadata.namespace} describe pods -l app.kubernetes.io/name=gangline"
 
 
-async def check_leader(patient: Patient) -> Finding:
+async def check_leader(target: Target) -> Finding:
     """Does somebody lead: is the lease renewed while we look?"""
     subject = "leader"
-    deployment = await _deployment(patient.client)
+    deployment = await _deployment(target.client)
     place = DEFAULT_NAMESPACE if deployment is None else deployment.metadata.namespace
     try:
-        first = await patient.client.get(LEASES, CONTROLLER_NAME, namespace=place)
+        first = await target.client.get(LEASES, CONTROLLER_NAME, namespace=place)
     except NotFoundError:
-        return Finding.bad(subject, f"nobody has ever led in {place}", patient.installing)
+        return Finding.bad(subject, f"nobody has ever led in {place}", target.installing)
     loop = asyncio.get_running_loop()
     until = loop.time() + _LEASE_SECONDS
     while loop.time() < until:
         await asyncio.sleep(_LOOK_SECONDS)
-        found = await patient.client.get(LEASES, CONTROLLER_NAME, namespace=place)
+        found = await target.client.get(LEASES, CONTROLLER_NAME, namespace=place)
         if found.metadata.resource_version != first.metadata.resource_version and found.spec.holder_identity:
             return Finding.good(subject, found.spec.holder_identity)
     last = first.spec.holder_identity or "nobody"
@@ -208,11 +208,11 @@ async def check_leader(patient: Patient) -> Finding:
     )
 
 
-async def check_rights(patient: Patient) -> Finding:
+async def check_rights(target: Target) -> Finding:
     """What may this person do in their namespace?"""
-    allowed = await asyncio.gather(*(_may(patient, *right[1:]) for right in _RIGHTS))
+    allowed = await asyncio.gather(*(_may(target, *right[1:]) for right in _RIGHTS))
     missing = [f"{right[0]} ({right[1]} {right[3]})" for right, may in zip(_RIGHTS, allowed, strict=True) if not may]
-    where = f"namespace {patient.namespace}"
+    where = f"namespace {target.namespace}"
     if not missing:
         return Finding.good("rights", f"all that commands need in {where}")
     fix = f"an administrator binds you to the ClusterRole edit in {where}"
@@ -220,22 +220,22 @@ async def check_rights(patient: Patient) -> Finding:
     return Finding.limited("rights", words, fix) if allowed[0] else Finding.bad("rights", words, fix)
 
 
-async def _may(patient: Patient, verb: str, group: str, resource: str) -> bool:
+async def _may(target: Target, verb: str, group: str, resource: str) -> bool:
     name, _, below = resource.partition("/")
     asked: dict[str, Any] = {
-        "namespace": patient.namespace,
+        "namespace": target.namespace,
         "verb": verb,
         "group": group,
         "resource": name,
         "subresource": below,
     }
-    answer = await patient.client.create(_ACCESS_REVIEWS, {"metadata": {}, "spec": {"resourceAttributes": asked}})
+    answer = await target.client.create(_ACCESS_REVIEWS, {"metadata": {}, "spec": {"resourceAttributes": asked}})
     return answer.status.get("allowed") is True
 
 
-async def check_nodes(patient: Patient) -> Finding:
+async def check_nodes(target: Target) -> Finding:
     """Are there nodes that jobs may run on?"""
-    nodes = (await patient.client.list(NODES)).items or ()
+    nodes = (await target.client.list(NODES)).items or ()
     usable = [node for node in nodes if is_ready(node) and not node.spec.unschedulable]
     words = f"{len(usable)} of {len(nodes)} ready and not cordoned"
     return Finding.good("nodes", words) if usable else Finding.bad("nodes", words, "kubectl describe nodes says why")

@@ -8,17 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from time import perf_counter
 
 from aiohttp import web
 
 from gangline import __version__
-from gangline.controller import Controller
-from gangline.engines.interface import Engine, EngineEvent
-from gangline.lifecycle import Event
-from gangline.model import Clock, Phase
-from gangline.scheduling import Policies
-from gangline.storage.interface import Store
+from gangline.model import Phase
 
 _CONTENT = "text/plain; version=0.0.4"
 _KIBI = 1024
@@ -34,27 +28,14 @@ class Meter:
     jobs: Callable[[], Mapping[Phase, int]] = dict
     """How many jobs are in which phase, as far as this process knows: nothing while another one leads."""
 
+    def note_step(self, took: float) -> None:
+        """Count a step of the controller."""
+        self.steps += 1
+        self.step_seconds += took
 
-class MeteredController(Controller):
-    """A controller whose steps and news are counted; it decides nothing differently."""
-
-    def __init__(self, meter: Meter, *, store: Store, engine: Engine, clock: Clock, policies: Policies) -> None:
-        super().__init__(store=store, engine=engine, clock=clock, policies=policies)
-        self._meter = meter
-
-    async def settle(self) -> None:
-        """Handle everything that is known now; see Controller."""
-        began = perf_counter()
-        try:
-            await super().settle()
-        finally:
-            self._meter.steps += 1
-            self._meter.step_seconds += perf_counter() - began
-
-    def hear(self, event: EngineEvent | Event) -> None:
-        """Take news in; see Controller."""
-        self._meter.events[type(event).__name__] += 1
-        super().hear(event)
+    def note_event(self, kind: str) -> None:
+        """Count a piece of news."""
+        self.events[kind] += 1
 
 
 def make_health_app(*, meter: Meter, leads: Callable[[], bool], in_contact: Callable[[], bool]) -> web.Application:

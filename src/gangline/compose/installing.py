@@ -1,8 +1,9 @@
 """Puts Gangline into a cluster and takes it out again, for an administrator who watches it happen."""
 
+import base64
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -10,8 +11,11 @@ import msgspec
 import yaml
 
 from gangline import __version__
+from gangline.compose.cluster_router import READABLE_SECRETS
 from gangline.compose.contexts import access_of, client_of, refusal_of
+from gangline.compose.team.certificates import fingerprint_of_text, make_certificate
 from gangline.engines.kubernetes import (
+    CACHE_CLAIM,
     Installation,
     check_rights,
     install,
@@ -19,9 +23,13 @@ from gangline.engines.kubernetes import (
     uninstall,
     wait_until_available,
 )
+from gangline.engines.kubernetes.installing.api import API_NAME, API_SECRET
 from gangline.errors import GanglineError, PermissionDeniedError
+from gangline.kinds import all_kinds
+from gangline.kinds.train_job import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
 from gangline.kube import (
     CUSTOM_RESOURCE_DEFINITIONS,
+    SECRETS,
     ForbiddenError,
     GenericObject,
     KubeClient,
@@ -30,14 +38,17 @@ from gangline.kube import (
     Resource,
     read_answer,
 )
-from gangline.storage.kubernetes import DEFINITIONS, JOBS, SWEEPS, kubeflow_definitions
-from gangline.storage.kubernetes.kubeflow_definitions import CATEGORY
+from gangline.storage.kubernetes import DEFINITIONS, JOBS, kserve_definitions, kubeflow_definitions, resource_of
+from gangline.storage.kubernetes.definitions.kubeflow import CATEGORY
 
 DEFAULT_IMAGE = f"gangline:{__version__}"
 """What deploy/Dockerfile builds; where it is found is for the administrator to say."""
 DEFAULT_NAMESPACE = "gangline-system"
 OLDEST = (1, 30)
 """The first whose admission policies are there without being asked for."""
+
+_MERELY_THERE = frozenset(kind.plural for kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME))
+"""Kinds of others that are no work of anybody's."""
 
 Say = Callable[[str], None]
 
@@ -61,16 +72,28 @@ class ClusterInstallation:
     image: str = DEFAULT_IMAGE
     namespace: str = DEFAULT_NAMESPACE
     replicas: int = 2
+    cache_claim: str = CACHE_CLAIM
     kubeflow: Kubeflow = Kubeflow.LEAVE
+    kserve: bool = False
+    """Whether InferenceServices are served here, in place of KServe."""
+    api: bool = False
+    """Whether a service for people outside of the cluster is added."""
 
     def objects(self) -> list[dict[str, Any]]:
         """Return every object in the order it is applied."""
         adopted: Sequence[dict[str, Any]] = ()
         if self.kubeflow is not Kubeflow.LEAVE:
             adopted = kubeflow_definitions(strict=self.kubeflow is Kubeflow.STRICT)
+        if self.kserve:
+            adopted = (*adopted, *kserve_definitions())
         return installation_objects(
             Installation(
-                image=self.image, namespace=self.namespace, replicas=self.replicas, definitions=[*DEFINITIONS, *adopted]
+                image=self.image,
+                namespace=self.namespace,
+                replicas=self.replicas,
+                cache_claim=self.cache_claim,
+                api=self.api,
+                definitions=[*DEFINITIONS, *adopted],
             )
         )
 
@@ -93,8 +116,12 @@ class ClusterInstallation:
                 objects = self.objects()
                 await self._check_rights(client, objects)
                 await install(client, objects, say)
+                if self.api:
+                    await keep_certificate(client, self.namespace, say)
                 if wait and self.replicas:
                     await wait_until_available(client, objects[-1], say)
+                    for served in (each for each in objects if self.api and is_api(each)):
+                        await wait_until_available(client, served, say)
             except KubeError as error:
                 raise refusal_of(error, context=self.context) from error
 
@@ -110,8 +137,8 @@ class ClusterInstallation:
         """Remove everything, jobs included, and wait until it is gone."""
         async with client_of(access_of(self.context)) as client:
             try:
-                adopted = await _runs_kubeflow(client)
-                installed = replace(self, kubeflow=Kubeflow.RUN if adopted else Kubeflow.LEAVE)
+                kubeflow = Kubeflow.RUN if await _runs(client, kubeflow_definitions()) else Kubeflow.LEAVE
+                installed = replace(self, kubeflow=kubeflow, kserve=await _runs(client, kserve_definitions()), api=True)
                 await uninstall(client, installed.objects(), say)
             except KubeError as error:
                 raise refusal_of(error, context=self.context) from error
@@ -128,23 +155,32 @@ class ClusterInstallation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What people have put into an installation: jobs of every kind that is ours, and sweeps."""
+    """What people have put into an installation: jobs of every kind that is ours, and what else belongs to tenants."""
 
     jobs: int
-    sweeps: int
+    records: Mapping[str, int] = field(default_factory=dict)
+    """How many there are of each other kind, by its name."""
 
     def __str__(self) -> str:
-        jobs = f"{self.jobs} {'job' if self.jobs == 1 else 'jobs'}"
-        return f"{jobs} and {self.sweeps} {'sweep' if self.sweeps == 1 else 'sweeps'}" if self.sweeps else jobs
+        counts = [counted(self.jobs, "job"), *(counted(many, name) for name, many in self.records.items() if many)]
+        return " and ".join([", ".join(counts[:-1]), counts[-1]] if len(counts) > 1 else counts)
 
 
 async def count_contents(client: KubeClient) -> Contents:
-    """Count the jobs and sweeps of a cluster; kinds of Kubeflow that are not ours stay, and so do their jobs."""
+    """Count what tenants have in a cluster; kinds of Kubeflow that are not ours stay, and so do their jobs."""
     kinds = [JOBS]
-    if await _runs_kubeflow(client):
-        kinds += [_resource_of(definition) for definition in kubeflow_definitions()]
+    for definitions in (kubeflow_definitions(), kserve_definitions()):
+        if await _runs(client, definitions):
+            found = [_resource_of(definition) for definition in definitions]
+            kinds += [resource for resource in found if resource.plural not in _MERELY_THERE]
     counts = [await _count(client, kind) for kind in kinds]
-    return Contents(jobs=sum(counts), sweeps=await _count(client, SWEEPS))
+    own = [kind for kind in all_kinds() if kind.namespaced and not kind.foreign]
+    return Contents(jobs=sum(counts), records={kind.name: await _count(client, resource_of(kind)) for kind in own})
+
+
+def counted(many: int, noun: str) -> str:
+    """Write a number of things."""
+    return f"{many} {noun}" if many == 1 else f"{many} {noun}s"
 
 
 async def _count(client: KubeClient, resource: Resource[GenericObject]) -> int:
@@ -161,14 +197,36 @@ def _resource_of(definition: dict[str, Any]) -> Resource[GenericObject]:
     return Resource(group=spec["group"], version=stored, plural=names["plural"], kind=names["kind"], type=GenericObject)
 
 
-async def _runs_kubeflow(client: KubeClient) -> bool:
-    """Whether the kinds of Kubeflow are ours: those of its own operator must survive our removal."""
-    name = kubeflow_definitions()[0]["metadata"]["name"]
+async def _runs(client: KubeClient, definitions: Sequence[dict[str, Any]]) -> bool:
+    """Whether kinds of others are ours to run: those of their own operator must survive our removal."""
+    name = definitions[0]["metadata"]["name"]
     try:
         found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
     except NotFoundError:
         return False
     return CATEGORY in (found.spec["names"].get("categories") or ())
+
+
+def is_api(body: Mapping[str, Any]) -> bool:
+    """Whether an object of the installation is what runs its service."""
+    return bool(body["kind"] == "Deployment" and body["metadata"]["name"] == API_NAME)
+
+
+async def keep_certificate(client: KubeClient, namespace: str, say: Say) -> None:
+    """Make a certificate for the service, unless there is one, and say by what its users know it."""
+    try:
+        found = (await client.get(READABLE_SECRETS, API_SECRET, namespace=namespace)).data["tls.crt"]
+    except NotFoundError:
+        certificate, key = make_certificate([f"{API_NAME}.{namespace}.svc", f"{API_NAME}.{namespace}", API_NAME])
+        found = base64.b64encode(certificate).decode()
+        body = {
+            "metadata": {"name": API_SECRET, "namespace": namespace},
+            "type": "kubernetes.io/tls",
+            "data": {"tls.crt": found, "tls.key": base64.b64encode(key).decode()},
+        }
+        await client.create(SECRETS, body)
+        say(f"created Secret {API_SECRET}, with a certificate of its own")
+    say(f"the service's certificate has the fingerprint {fingerprint_of_text(base64.b64decode(found).decode())}")
 
 
 class _Version(msgspec.Struct):

@@ -57,5 +57,5 @@ def _exists(path: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a socket; one that is gone already is no error."""
+    """Remove a socket; one that is gone already is not an error."""
     path.unlink(missing_ok=True)

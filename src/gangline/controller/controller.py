@@ -12,15 +12,27 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
+from dataclasses import replace
 from typing import NewType
 
-from gangline.controller.agenda import Agenda, due_events
 from gangline.controller.deciding import Decider
-from gangline.controller.drafts import Drafts
 from gangline.controller.feed import ChangeFeed
-from gangline.controller.lanes import Lanes
-from gangline.controller.postponed import Postponed
-from gangline.engines.interface import Confining, Engine, EngineEvent, NodesChanged, Releasing, Witness
+from gangline.controller.pending.drafts import Drafts
+from gangline.controller.pending.instruction_queues import InstructionQueues
+from gangline.controller.pending.postponed import Postponed
+from gangline.controller.pending.timer_queue import TimerQueue, due_events
+from gangline.controller.speeds import EarlierRuns, SpeedMeter, is_measured
+from gangline.controller.usage_account import UsageAccount
+from gangline.controller.watching import RunWatch, look_seconds
+from gangline.engines.interface import (
+    Confining,
+    Engine,
+    EngineEvent,
+    NodesChanged,
+    PlacementRecorder,
+    Releasing,
+    Watchful,
+)
 from gangline.errors import (
     InvalidTransitionError,
     NotFoundError,
@@ -29,17 +41,22 @@ from gangline.errors import (
     UnreadableRecordError,
 )
 from gangline.lifecycle import Event, FinishGang, ForgetJob, Instruction, RunGang, StopGang, advance, standing
-from gangline.lifecycle.events import CheckpointSaved, GangEvicted, GangGrown, GangPlaced, GangShrunk
-from gangline.model import CHECKPOINT_METRIC, Clock, Job, JobId, Metric, Node, Queue, Timestamp
-from gangline.scheduling import DEFAULT_POLICIES, Decision, Explanation, Policies
-from gangline.storage.interface import Store
+from gangline.lifecycle.events import CheckpointSaved, GangEvicted, GangGrown, GangPlaced, GangShrunk, LossDiverged
+from gangline.lifecycle.watching import diverged
+from gangline.model import CHECKPOINT_METRIC, Clock, Job, JobId, Metric, Node, Phase, Queue, Timestamp
+from gangline.scheduling import DEFAULT_POLICIES, Decision, Explanation, Line, Policies
+from gangline.storage.interface import JobQuery, Store
 from gangline.storage.journal import records_between
+from gangline.storage.owned import read_queues
 
 _log = logging.getLogger(__name__)
 _STORE_PAUSE_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
 _WRITES_AT_ONCE = 32
 """Different jobs are saved side by side: a store across a network takes its time for each."""
+
+_RUNS_READ = 200
+"""Jobs that have ended whose speed is looked at when the controller starts."""
 
 _DECISIONS = (GangEvicted, GangGrown, GangPlaced, GangShrunk)
 
@@ -64,15 +81,20 @@ class Controller:
         self._postponed: Postponed[Event | Changed] = Postponed()
         self._metrics: list[Metric] = []
         self._awake = asyncio.Event()
-        self._agenda = Agenda()
+        self._timers = TimerQueue()
         self._drafts = Drafts(engine)
         self._feed = ChangeFeed()
-        self.lanes = Lanes(self._carry_out)
+        self.lanes = InstructionQueues(self._carry_out)
         self._nodes: Sequence[Node] | None = None
         self._queues: Sequence[Queue] | None = None
         self._unscheduled = True
         self._decider = Decider(policies)
+        self._account = None if policies.usage_half_life_seconds is None else UsageAccount(store)
         self._explanations: dict[JobId, Explanation] = {}
+        self._line: Line | None = None
+        self._meter = SpeedMeter()
+        self._earlier = EarlierRuns()
+        self._watch = RunWatch(engine) if isinstance(engine, Watchful) else None
 
     # What operations ask for (their ControllerLink) ------------------------------------------------------
 
@@ -88,8 +110,9 @@ class Controller:
         self._awake.set()
 
     def explanation(self, job_id: JobId) -> Explanation | None:
-        """Return why this job waits, as the last cycle found it."""
-        return self._explanations.get(job_id)
+        """Return why this job waits and where it stands in line, as the last cycle found it."""
+        why = self._explanations.get(job_id)
+        return why if why is None or self._line is None else replace(why, line=self._line.place_of(job_id))
 
     def will_save(self, job_id: JobId) -> bool:
         """Whether this record is about to be written, so that nobody else need touch it."""
@@ -105,6 +128,7 @@ class Controller:
         """Drive everything until cancelled."""
         await self.recover()
         listener = asyncio.create_task(self._listen(), name="engine events")
+        watcher = asyncio.create_task(self._watch_over_runs(), name="watching over runs")
         try:
             while True:
                 try:
@@ -120,7 +144,8 @@ class Controller:
                 await self._rest()
         finally:
             listener.cancel()
-            await asyncio.gather(listener, return_exceptions=True)
+            watcher.cancel()
+            await asyncio.gather(listener, watcher, return_exceptions=True)
             await self.lanes.close()
 
     async def recover(self) -> None:
@@ -128,15 +153,20 @@ class Controller:
         async for job in self._store.unfinished():
             self._keep(job)
             self.lanes.submit(job.id, standing(job))
-        if isinstance(self._engine, Witness):
+        if isinstance(self._engine, PlacementRecorder):
             attempts = {job.id: job.attempt for job in self._jobs.values()}
             self._inbox.extend(await self._engine.gangs_found(attempts))
+        if self._account is not None:
+            self._decider.recall(await self._account.read())
+        ended = await self._store.list(JobQuery(phases=frozenset({Phase.COMPLETED}), limit=_RUNS_READ))
+        for job in filter(is_measured, reversed(ended.jobs)):
+            self._earlier.note(job)
         self._unscheduled = True
 
     async def settle(self) -> None:
         """Handle everything that is known now, until nothing more follows from it."""
         while True:
-            self._look_at_agenda()
+            self._run_due_timers()
             if self._metrics:
                 await self._keep_metrics()
             elif self._inbox or self._postponed.due(self._clock.now()):
@@ -161,16 +191,25 @@ class Controller:
     @property
     def next_moment(self) -> Timestamp | None:
         """When time alone will give the controller something to do."""
-        return self._agenda.next
+        return self._timers.next
 
     def hear(self, event: EngineEvent | Event) -> None:
         """Take news in; it is handled by the next ``settle``."""
         if isinstance(event, Metric):
             self._metrics.append(event)
+            if self._watch is not None and event.job_id in self._jobs:
+                self._watch.hear(self._jobs[event.job_id], event, self._clock.now())
+            if event.job_id in self._jobs and (message := diverged(job := self._jobs[event.job_id], event)) is not None:
+                now, attempt = self._clock.now(), job.attempt
+                self._inbox.append(LossDiverged(job_id=job.id, at=now, attempt=attempt, message=message))
             if event.name == CHECKPOINT_METRIC and event.job_id in self._jobs:
                 # A machine whose clock is ahead must not make work safe that has not been done yet.
                 at = Timestamp(min(event.at, self._clock.now()))
                 self._inbox.append(CheckpointSaved(job_id=event.job_id, at=at))
+            elif event.job_id in self._jobs and is_measured(self._jobs[event.job_id]):
+                measured = self._meter.hear(self._jobs[event.job_id], event)
+                if measured is not None:
+                    self._inbox.append(measured)
         elif isinstance(event, NodesChanged):
             self._nodes = None
             self._unscheduled = True
@@ -179,7 +218,7 @@ class Controller:
         self._awake.set()
 
     async def _rest(self) -> None:
-        moment = min((at for at in (self._agenda.next, self._drafts.next) if at is not None), default=None)
+        moment = min((at for at in (self._timers.next, self._drafts.next) if at is not None), default=None)
         pause = _LONGEST_WAIT_SECONDS if moment is None else moment - self._clock.now()
         with contextlib.suppress(TimeoutError):
             # Not wait_for: on Python 3.11 it may swallow a cancellation that arrives together with the wake-up.
@@ -196,10 +235,20 @@ class Controller:
                 _log.exception("the engine's events broke off; listening again")
             await asyncio.sleep(_STORE_PAUSE_SECONDS)
 
-    def _look_at_agenda(self) -> None:
+    async def _watch_over_runs(self) -> None:
+        """Look again and again whether jobs that are to be watched get on with their work."""
+        while self._watch is not None:
+            await asyncio.sleep(look_seconds(self._candidates.values()))
+            try:
+                for event in await self._watch.look(list(self._candidates.values()), self._clock.now()):
+                    self.hear(event)
+            except Exception:  # noqa: BLE001  # the top of a loop that logs and carries on
+                _log.exception("running jobs could not be watched; trying again")
+
+    def _run_due_timers(self) -> None:
         now = self._clock.now()
         self._inbox.extend(self._drafts.due(now))
-        for job_id in self._agenda.due(now):
+        for job_id in self._timers.due(now):
             if job_id is None:
                 self._unscheduled = True
             elif job_id in self._jobs:
@@ -217,7 +266,8 @@ class Controller:
             refused = self._sort_failures(by_job, dict(zip(batch, outcomes, strict=True)))
             if refused is not None:
                 for job_id in jobs[start + _WRITES_AT_ONCE :]:
-                    self._inbox.extend(by_job[job_id])
+                    self._inbox.extend(_lasting(by_job[job_id]))
+                self._unscheduled = True
                 raise refused
 
     def _take_inbox(self) -> "dict[JobId, Sequence[Event | Changed]]":
@@ -253,9 +303,8 @@ class Controller:
         return refused
 
     def _postpone(self, job_id: JobId, items: "Sequence[Event | Changed]") -> None:
-        """Try again later what the store refused, but for decisions: by then they may no longer be right."""
-        lasting = [item for item in items if not isinstance(item, _DECISIONS)]
-        self._agenda.wake(self._postponed.refuse(job_id, lasting, self._clock.now()))
+        """Try again later what the store refused."""
+        self._timers.wake(self._postponed.refuse(job_id, _lasting(items), self._clock.now()))
 
     async def _handle_job(self, job_id: JobId, items: "Sequence[Event | Changed]") -> None:
         events = [item for item in items if not isinstance(item, str)]
@@ -272,7 +321,9 @@ class Controller:
                 if draft is None and self._drafts.may_wait(before, after, events):
                     break
                 if after is not kept:
-                    after = await self._store.save(after, records_between(kept, after, self._clock.now()))
+                    why = next((event.reason for event in events if isinstance(event, GangShrunk)), "")
+                    records = records_between(kept, after, self._clock.now(), shrunk_for=why)
+                    after = await self._store.save(after, records)
                 self._drafts.saved(job_id)
             except StaleVersionError:
                 reread = True
@@ -312,11 +363,15 @@ class Controller:
             self._unscheduled = True
         if job.placeable:
             if job.retry_at is not None:
-                self._agenda.wake(job.retry_at)
+                self._timers.wake(job.retry_at)
         else:
             self._explanations.pop(job.id, None)
+        if is_measured(job):
+            self._earlier.note(job)
+            if job.placeable and (recalled := self._earlier.recall(job, self._clock.now())) is not None:
+                self._inbox.append(recalled)
         self._note_candidate(job)
-        self._agenda.note(job)
+        self._timers.note(job)
         if job.finished and not job.holding and not job.deleting and job.spec.policy.ttl_seconds is None:
             self._jobs.pop(job.id, None)
         else:
@@ -342,6 +397,7 @@ class Controller:
         if self._jobs.pop(job_id, None) is not None:
             self._unscheduled = True
         self._explanations.pop(job_id, None)
+        self._meter.forget(job_id)
         self._feed.publish(job_id)
 
     # Decisions ---------------------------------------------------------------------------------------------
@@ -356,11 +412,11 @@ class Controller:
 
     async def _decide(self) -> None:
         # What queues have used must be kept account of even while nobody waits, where it counts.
-        if not self._undecided and self._policies.usage_half_life_seconds is None:
+        if not self._undecided and self._account is None:
             self._explanations = {}
             return
         nodes = self._nodes if self._nodes is not None else await self._engine.nodes()
-        queues = self._queues if self._queues is not None else await self._store.queues()
+        queues = self._queues if self._queues is not None else await read_queues(self._store)
         if not self._unscheduled:
             # Otherwise news came in meanwhile, perhaps of just these: the next cycle reads them again.
             self._nodes, self._queues = nodes, queues
@@ -372,9 +428,13 @@ class Controller:
             jobs = (*jobs, *going)
         decision = self._decider.decide(jobs, nodes=nodes, queues=queues, now=now)
         self._explanations = dict(decision.explanations)
+        owed = {each.job_id for each in decision.memory.nominations}
+        self._line = Line(decision.explanations, self._candidates, owed, self._policies, now)
         self._inbox.extend(_decision_to_events(decision, now))
         if decision.wake_at is not None and decision.wake_at > now:
-            self._agenda.wake(decision.wake_at)
+            self._timers.wake(decision.wake_at)
+        if self._account is not None:
+            await self._account.keep(self._decider.usage)
 
     def _contenders(self, now: Timestamp) -> Collection[Job]:
         """All that hold machines or may have some; one whose record is refused could not be told that it was placed."""
@@ -397,6 +457,11 @@ class Controller:
                 await self._engine.forget(job_id)
                 await self._store.remove(job_id)
                 self._drop(job_id)
+
+
+def _lasting(items: "Sequence[Event | Changed]") -> "list[Event | Changed]":
+    """Leave out decisions: when the store answers again they may no longer be right, so they are made anew."""
+    return [item for item in items if not isinstance(item, _DECISIONS)]
 
 
 async def _side_by_side(works: Sequence[Coroutine[object, object, None]]) -> list[BaseException | None]:

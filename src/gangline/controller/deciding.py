@@ -5,11 +5,12 @@ looked at again when its record changes. Gangs that hold machines are never left
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from gangline.model import Job, JobId, Node, Queue, Timestamp
-from gangline.scheduling import Constraint, Decision, Explanation, Memory, Policies, decide, take_snapshot
+from gangline.model import Job, JobId, Node, Queue, QueueName, Timestamp
+from gangline.scheduling import Constraint, CycleMemory, Decision, Explanation, Policies, decide, take_snapshot
+from gangline.scheduling.cycle_memory import PastUse
 
 _log = logging.getLogger(__name__)
 
@@ -21,8 +22,17 @@ class Decider:
 
     def __init__(self, policies: Policies) -> None:
         self._policies = policies
-        self._memory = Memory()
+        self._memory = CycleMemory()
         self._aside: dict[JobId, Job] = {}
+
+    def recall(self, usage: Mapping[QueueName, PastUse]) -> None:
+        """Go on with what queues had used before."""
+        self._memory = replace(self._memory, usage=usage)
+
+    @property
+    def usage(self) -> Mapping[QueueName, PastUse]:
+        """What queues have used, by the last decision."""
+        return self._memory.usage
 
     def decide(
         self, jobs: Collection[Job], *, nodes: Sequence[Node], queues: Sequence[Queue], now: Timestamp

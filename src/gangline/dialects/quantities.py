@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 CPU_FORM = "a number of CPUs, for example 2, 0.5 or 500m"
 MEMORY_FORM = "an amount of memory, for example 512Mi, 1Gi or 2G"
 GPU_FORM = "a number of GPUs, for example 1 or 0.5"
-DURATION_FORM = "a time, for example 90 (seconds), 90s, 1h30m or 7d"
+DURATION_FORM = "a duration, for example 90 (seconds), 90s, 1h30m or 7d"
 COUNT_FORM = "a whole number, zero or more"
 
 _MIB = 1024 * 1024
@@ -38,13 +38,13 @@ AMOUNT_PATTERN = (
 )
 """What ``quantity`` takes, for whoever can only compare with a pattern."""
 DURATION_PATTERN = (
-    r"^\s*([0-9]+(\.[0-9]+)?(ms|d|h|m|s))+\s*$|^\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?0*[0-9]{1,2})?\s*$"
+    r"^\s*([0-9]+(\.[0-9]+)?(ms|w|d|h|m|s))+\s*$|^\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?0*[0-9]{1,2})?\s*$"
 )
 """What ``seconds`` takes, likewise."""
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?0*[0-9]{1,2})?")
-_TIME_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|d|h|m|s))+")
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
+_TIME_UNITS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|w|d|h|m|s)")
+_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern})+")
 _MOST = 2**53
 """Beyond this a number no longer survives JSON; nothing real is that large."""
 
@@ -96,7 +96,7 @@ def seconds(value: str | int | float) -> float:
         parts = _DURATION_PART.findall(text)
         return _plain_float(sum(float(number) * _TIME_UNITS[unit] for number, unit in parts))
     if not _NUMBER.fullmatch(text):
-        raise ValueError("is not a time")
+        raise ValueError("is not a duration")
     if (number := float(text)) < 0:
         raise ValueError("is negative")
     return number

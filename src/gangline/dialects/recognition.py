@@ -1,6 +1,6 @@
 """Which dialect a document is written in, by its apiVersion and kind or, for FfDL, by its shape."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gangline.dialects import document, ffdl, kubeflow, native
@@ -15,6 +15,8 @@ _KEPT = ("ConfigMap", "Secret")
 _NAMESPACE = "Namespace"
 _CLUSTERS_OWN = (_NAMESPACE, "ServiceAccount", "PersistentVolumeClaim", "Service")
 """What else may stand beside a job, in the order in which a cluster needs it."""
+CommandOf = Callable[[str, str], str | None]
+"""Returns the command that makes a record, by the group and the kind of its file; None if it is not a record."""
 
 
 def read(
@@ -23,10 +25,12 @@ def read(
     file: str | None = None,
     sizes: Mapping[str, Resources] = NO_SIZES,
     strict: bool = False,
+    command_of: CommandOf = lambda group, kind: None,
 ) -> tuple[Translation, ...]:
     """Read every job of a file, each in its own dialect.
 
-    ``sizes`` adds the user's own T-shirt sizes; ``strict`` keeps upstream's behaviour of Kubeflow jobs.
+    ``sizes`` adds the user's own T-shirt sizes; ``strict`` keeps upstream's behaviour of Kubeflow jobs; ``command_of``
+    tells what to do with a record.
     """
     values = [item for value in document.parse(text, file=file) for item in _items(value)]
     objects = [value for value in values if _is_object(value)]
@@ -34,7 +38,7 @@ def read(
         translation
         for value in values
         if not _is_object(value)
-        for translation in _translations(value, sizes, strict=strict)
+        for translation in _translations(value, sizes, strict=strict, command_of=command_of)
     ]
     if not found:
         raise InvalidInputError("the file holds no job", file=file, expected="at least one job")
@@ -76,7 +80,10 @@ def _with_objects(jobs: Sequence[Translation], objects: Sequence[Value]) -> Iter
         others = sorted((value for value in mine if _kind(value) in _CLUSTERS_OWN), key=_order)
         yield replace(
             job,
-            objects_json=tuple(document.compact_json(value.data) for value in mine if _kind(value) in _KEPT),
+            objects_json=(
+                *job.objects_json,
+                *(document.compact_json(value.data) for value in mine if _kind(value) in _KEPT),
+            ),
             cluster_objects_json=tuple(document.compact_json(value.data) for value in others),
             notes=(*job.notes, *(lost if number == 0 else ())),
             local_notes=(*job.local_notes, *map(_local_note, others)),
@@ -123,7 +130,13 @@ def _is_object(value: Value) -> bool:
     return isinstance(value.data, Mapping) and value.data.get("apiVersion") == "v1" and value.data.get("kind") in known
 
 
-def _translations(value: Value, sizes: Mapping[str, Resources], *, strict: bool) -> tuple[Translation, ...]:
+def _translations(
+    value: Value,
+    sizes: Mapping[str, Resources],
+    *,
+    strict: bool,
+    command_of: CommandOf = lambda group, kind: None,
+) -> tuple[Translation, ...]:
     if ffdl.looks_like_manifest(value):
         return (ffdl.job_from_value(value),)
     top = value.fields()
@@ -133,9 +146,9 @@ def _translations(value: Value, sizes: Mapping[str, Resources], *, strict: bool)
         return (Translation(spec=native.job_from_value(value, sizes=sizes)),)
     if kind in kubeflow.KINDS:
         return (kubeflow.job_from_value(value, strict=strict),)
-    if kind == native.SWEEP_KIND:
-        raise top["kind"].wrong("a sweep is no job", expected="it with 'gangline sweep -f'")
     known = (native.KIND, *kubeflow.KINDS)
+    if (command := command_of(group, kind)) is not None:
+        raise top["kind"].wrong(f"a {kind} is not a job", expected=f"a job here; '{command}' takes a {kind}")
     if kind in known:
         raise top["apiVersion"].wrong(
             f"'{top['apiVersion'].data}' is not known for kind {kind}", expected=native.API_VERSION

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from gangline.errors import InvalidInputError
 from gangline.model import JobSpec, PlacementRule
+from gangline.model.data_store import DataStore
 
 
 class CleanPods(StrEnum):
@@ -24,6 +25,7 @@ class Translation:
     job to be submitted halted. ``managed_by`` names a foreign controller, in which case it is not ours to run.
     ``local_refusal`` is why such an engine cannot run it at all.
     ``objects_json`` are the ConfigMaps and Secrets of the same file: an engine without a cluster must be given them.
+    ``stores`` are object stores that the job names and that were described in its file; their keys are in the Secrets.
     ``cluster_objects_json`` are other objects of the file (claims, services), of which only a cluster has a use.
     """
 
@@ -36,11 +38,12 @@ class Translation:
     local_refusal: InvalidInputError | None = None
     objects_json: tuple[str, ...] = ()
     cluster_objects_json: tuple[str, ...] = ()
+    stores: tuple[DataStore, ...] = ()
 
     def on_one_machine(self) -> JobSpec:
         """Return the job for an engine without a cluster: what a manifest says of a cluster's nodes is left out.
 
-        No machine carries the labels of somebody's cluster; a job that insisted on them would wait for ever.
+        No machine carries the labels of somebody's cluster; a job that insisted on them would wait forever.
         Raises InvalidInputError if it cannot run there.
         """
         if self.local_refusal is not None:

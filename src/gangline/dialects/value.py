@@ -95,6 +95,13 @@ class Value:
                 found[name] = Value(data=data, path=f"{self.path}.{name}".removeprefix("."), source=self.source)
         return found
 
+    def need(self, name: str, expected: str) -> "Value":
+        """Return a field that a mapping cannot do without."""
+        found = self.fields()
+        if name not in found:
+            raise self.missing(name, expected)
+        return found[name]
+
     def items(self) -> list["Value"]:
         """Return the elements of a list."""
         if not isinstance(self.data, list | tuple):

@@ -57,7 +57,8 @@ class _Reading:
         self.lines.setdefault(path, node.start_mark.line + 1)
         self.count += 1
         if self.count > _MAX_VALUES:
-            raise self.wrong(node, "the aliases of this document make it too large", path)
+            most = f"it has more than {_MAX_VALUES:,} values, those of aliases included"
+            raise self.wrong(node, f"the document is too large: {most}", path)
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, path)
         if id(node) in self.open_nodes:

@@ -4,9 +4,11 @@ Values validate themselves when they are made. Nothing here reads a clock, a fil
 here imports another part of Gangline but its errors.
 """
 
+from gangline.model.backoff import Backoff
 from gangline.model.clock import Clock, Timestamp
 from gangline.model.code import CodeLimits
-from gangline.model.gang import Gang, GangId, GangReplica
+from gangline.model.explanation import Ahead, Constraint, Excluded, Explanation, PlaceInLine
+from gangline.model.gang import Gang, GangId, GangReplica, ResumePoint
 from gangline.model.identity import (
     DEFAULT_QUEUE,
     DEFAULT_TENANT,
@@ -32,9 +34,8 @@ from gangline.model.observation import (
 )
 from gangline.model.phase import ACTIVE_PHASES, FINAL_PHASES, WAITING_PHASES, Phase
 from gangline.model.placement import (
-    Bond,
-    Company,
-    Evenness,
+    AffinityKind,
+    AffinityTerm,
     Match,
     NodePreference,
     NodeRequirement,
@@ -43,19 +44,26 @@ from gangline.model.placement import (
     PlacementRule,
     Prefer,
     Toleration,
+    TopologySpread,
+    Within,
 )
-from gangline.model.queue import Queue
-from gangline.model.resources import Resources
+from gangline.model.queue import Queue, QueueStatus
+from gangline.model.resources import NamedAmounts, Resources
 from gangline.model.spec import (
     Clean,
     DataMove,
     Framework,
     JobSpec,
+    NanAction,
+    NanRule,
     Policy,
     Processes,
     Restart,
     Retry,
     RoleSpec,
+    Sizing,
+    StallAction,
+    StallRule,
     Success,
 )
 
@@ -66,13 +74,17 @@ __all__ = [
     "DEFAULT_TENANT",
     "FINAL_PHASES",
     "WAITING_PHASES",
-    "Bond",
+    "AffinityKind",
+    "AffinityTerm",
+    "Ahead",
+    "Backoff",
     "Clean",
     "Clock",
     "CodeLimits",
-    "Company",
+    "Constraint",
     "DataMove",
-    "Evenness",
+    "Excluded",
+    "Explanation",
     "Framework",
     "Gang",
     "GangId",
@@ -86,6 +98,9 @@ __all__ = [
     "Match",
     "Metric",
     "MetricPage",
+    "NamedAmounts",
+    "NanAction",
+    "NanRule",
     "Node",
     "NodeName",
     "NodePreference",
@@ -95,26 +110,34 @@ __all__ = [
     "NodeUsage",
     "Phase",
     "PhaseEntry",
+    "PlaceInLine",
     "PlacementRule",
     "Policy",
     "Prefer",
     "Processes",
     "Queue",
     "QueueName",
+    "QueueStatus",
     "ReplicaId",
     "ReplicaState",
     "ReplicaStatus",
     "ReplicaUsage",
     "Resources",
     "Restart",
+    "ResumePoint",
     "Retry",
     "RoleName",
     "RoleSpec",
+    "Sizing",
+    "StallAction",
+    "StallRule",
     "Stream",
     "Success",
     "Taint",
     "Tenant",
     "Timestamp",
     "Toleration",
+    "TopologySpread",
     "Usage",
+    "Within",
 ]

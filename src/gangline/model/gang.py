@@ -35,9 +35,22 @@ class GangReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResumePoint:
+    """The checkpoint that a user chose: from this attempt on, later ones of earlier attempts do not count."""
+
+    step: int
+    attempt: int
+
+    def __str__(self) -> str:
+        """As replicas are told it (``GANGLINE_RESUME_FROM``)."""
+        return f"{self.step}.{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
     """What should exist of one attempt. Replicas that are not listed should not be running."""
 
     id: GangId
     spec: JobSpec
     replicas: tuple[GangReplica, ...]
+    resume_from: ResumePoint | None = None

@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gangline.model.clock import Timestamp
-from gangline.model.gang import Gang, GangId, GangReplica
+from gangline.model.gang import Gang, GangId, GangReplica, ResumePoint
 from gangline.model.identity import JobId, NodeName, ReplicaId, RoleName
 from gangline.model.phase import FINAL_PHASES, WAITING_PHASES, Phase
 from gangline.model.spec import JobSpec
+from gangline.model.speed import SpeedRecord
+from gangline.model.transfer import DataVersion, TransferProgress
 
 
 class ReplicaState(StrEnum):
@@ -40,6 +42,8 @@ class ReplicaStatus:
     retry_at: Timestamp | None = None
     gpu_slot: int | None = None
     """Which of its node's shared GPUs it has a part of; equal numbers on one node are one device."""
+    result: str = ""
+    """What its program left in the file $GANGLINE_RESULT, a short text for whoever started the job; else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,8 @@ class Job:
     ``scale`` is the wanted replica count per elastic role once a user has asked for one.
     ``history`` never loses an entry; its last one is the present phase.
     ``checkpoint_at`` is when its training code last said that it had saved its work, in whichever attempt.
+    ``transfer`` is how far its data has come, while it is DOWNLOADING or STORING. ``inputs`` and ``outputs`` are what
+    was fetched and stored, in the order of the spec.
     """
 
     id: JobId
@@ -82,10 +88,18 @@ class Job:
     deadline_at: Timestamp | None = None
     retry_at: Timestamp | None = None
     checkpoint_at: Timestamp | None = None
+    resume_from: ResumePoint | None = None
+    transfer: TransferProgress | None = None
+    inputs: tuple[DataVersion, ...] = ()
+    outputs: tuple[DataVersion, ...] = ()
+    image: str = ""
+    """What the lead replica runs in, by its digest; empty where there are no images."""
     exit_code: int | None = None
     requeue: bool = False
     """While HALTING: whether the job goes on by itself (preempted) or rests until its user resumes it (halted)."""
     deleting: bool = False
+    speed: SpeedRecord | None = None
+    """What was measured of it, in every attempt; None if it never reported anything."""
     version: int = field(default=0, compare=False)
     """The store's counter for guarded writes; not part of what the job is."""
 
@@ -133,6 +147,7 @@ class Job:
         return Gang(
             id=self.gang_id,
             spec=self.spec,
+            resume_from=self.resume_from,
             replicas=tuple(
                 GangReplica(
                     id=status.id,

@@ -22,7 +22,9 @@ class Node:
 
     ``capacity`` is what Gangline may hand out; ``foreign`` is what others already use of it. ``topology``
     maps a level (for example island, rack, zone) to the domain the node belongs to. ``shares_gpus`` says that several
-    replicas may have parts of one GPU; where it is false, whoever asks for a part gets a whole one.
+    replicas may have parts of one GPU; where it is false, whoever asks for a part gets a whole one. ``gpu_memory_mib``
+    is the memory of each of its GPUs (0: not known). ``closed_gpus`` are those that nothing is started on, with the
+    reason; they are part of ``foreign``.
     """
 
     name: NodeName
@@ -37,3 +39,5 @@ class Node:
     pods: int = 110
     foreign_pods: int = 0
     shares_gpus: bool = True
+    gpu_memory_mib: int = 0
+    closed_gpus: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,10 @@ from enum import StrEnum
 
 from gangline.errors import InvalidInputError
 from gangline.model.identity import Tenant
+from gangline.model.node import Taint
 
+POD_SECURITY, AS_WRITTEN = "gangline.dev/pod-security", "as-written"
+"""The annotation of a pod template that is kept to the letter: no security context of ours is added to it."""
 NODE_NAME = "metadata.name"
 """As the key of a requirement: the node's own name instead of one of its labels."""
 
@@ -31,17 +34,24 @@ class Match(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toleration:
-    """Lets replicas onto nodes with a matching taint. An empty key matches all; an empty effect matches all."""
+    """Lets replicas onto nodes with a matching taint. An empty key matches every taint, an empty effect all effects."""
 
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
 
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether a taint does not matter; ``Exists`` ignores its value."""
+        if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
+            return False
+        return not self.key or self.operator == "Exists" or self.value == taint.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRequirement:
-    """One condition on a label: of a node or, in ``Company``, of a replica. ``Gt`` and ``Lt`` compare whole numbers."""
+    """One condition on a label: of a node or, in ``AffinityTerm``, of a replica. ``Gt`` and ``Lt`` compare whole
+    numbers."""
 
     key: str
     operator: Match = Match.IN
@@ -98,15 +108,15 @@ class NodePreference:
     term: NodeTerm
 
 
-class Bond(StrEnum):
+class AffinityKind(StrEnum):
     """Whether a replica wants others in its domain, or bears none of them there."""
 
-    ATTRACTS = "attracts"
-    REPELS = "repels"
+    AFFINITY = "attracts"
+    ANTI_AFFINITY = "repels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Company:
+class AffinityTerm:
     """Whom a replica must have, or must not have, in its domain of a topology level.
 
     Meant are replicas that all of ``labels`` hold of, of one of ``tenants`` (None: of anybody); with ``of_jobs`` it is
@@ -114,7 +124,7 @@ class Company:
     somebody who belongs to no job is meant too: engines know of such and fill it in before a scheduling cycle.
     """
 
-    bond: Bond
+    kind: AffinityKind
     level: str
     labels: NodeTerm = ()
     tenants: tuple[Tenant, ...] | None = None
@@ -127,7 +137,7 @@ class Company:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evenness:
+class TopologySpread:
     """Replicas of a role lie evenly: no domain of ``level`` has over ``skew`` more of them than the emptiest."""
 
     level: str
@@ -140,7 +150,8 @@ class NodeRule:
 
     ``gpu_types`` is in order of preference; empty means any. Every label of ``node_selector`` must be there, and one
     of the terms of ``node_affinity`` must hold, if there are any. The rest stands in no job file: engines fill it in
-    from what a job brings along. ``preferences`` are terms that should hold; ``company`` and ``even`` say how replicas
+    from what a job brings along. ``preferences`` are terms that should hold; ``pod_affinity`` and ``topology_spread``
+    say how replicas
     lie to others and among themselves; each reason in ``barred`` keeps them from every node.
     """
 
@@ -149,8 +160,8 @@ class NodeRule:
     node_affinity: tuple[NodeTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     preferences: tuple[NodePreference, ...] = ()
-    company: tuple[Company, ...] = ()
-    even: tuple[Evenness, ...] = ()
+    pod_affinity: tuple[AffinityTerm, ...] = ()
+    topology_spread: tuple[TopologySpread, ...] = ()
     barred: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -167,10 +178,18 @@ class NodeRule:
             node_affinity=_both(self.node_affinity, own.node_affinity),
             tolerations=(*self.tolerations, *own.tolerations),
             preferences=(*self.preferences, *own.preferences),
-            company=(*self.company, *own.company),
-            even=(*self.even, *own.even),
+            pod_affinity=(*self.pod_affinity, *own.pod_affinity),
+            topology_spread=(*self.topology_spread, *own.topology_spread),
             barred=(*self.barred, *own.barred),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Replicas stay in one domain of a topology level: a condition, or only a preference."""
+
+    level: str
+    required: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,17 +197,24 @@ class PlacementRule(NodeRule):
     """Where a gang may and should run: which nodes its replicas may use, and how they lie to one another.
 
     ``within`` keeps the gang inside one domain of that topology level; ``within_required`` says whether
-    that is a condition or a preference. ``apart`` lets no two replicas of a role share a domain of that level.
-    ``near`` and ``away`` are labels of other jobs: replicas go only to nodes that run a job with all of these, or
-    never to such nodes.
+    that is a condition or a preference. ``nested`` has further levels inside that one, each inside the one before it:
+    preferences are given up from the last to the first. ``apart`` lets no two replicas of a role share a domain of
+    that level. ``near`` and ``away`` are labels of other jobs: replicas go only to nodes that run a job with all of
+    these, or never to such nodes.
     """
 
     prefer: Prefer | None = None
     within: str | None = None
     within_required: bool = True
+    nested: tuple[Within, ...] = ()
     apart: str | None = None
     near: Mapping[str, str] = field(default_factory=dict)
     away: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def levels(self) -> tuple[Within, ...]:
+        """All levels of which the gang stays in one domain, the outermost first."""
+        return (Within(self.within, self.within_required), *self.nested) if self.within is not None else ()
 
 
 def _both(one: tuple[NodeTerm, ...], other: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from gangline.engines.interface import LogQuery
 from gangline.errors import InvalidInputError
 from gangline.model import Job, JournalRecord, LogLine, MetricPage, Phase, RoleName, Tenant, Timestamp
-from gangline.operations.desk import Desk
+from gangline.operations.context import OperationContext
 from gangline.operations.listing import get_job, watch_job
 from gangline.operations.thinning import ThinnedSeries
 from gangline.storage.metrics import cursor_to_position, order_of, position_to_cursor
@@ -28,15 +28,21 @@ class LogFilter:
 
 
 async def journal(
-    desk: Desk, tenant: Tenant, reference: str, *, after: int = 0, limit: int = 1000
+    context: OperationContext,
+    tenant: Tenant,
+    reference: str,
+    *,
+    after: int = 0,
+    limit: int = 1000,
+    newest: bool = False,
 ) -> Sequence[JournalRecord]:
-    """Return what happened to a job, oldest first."""
-    job = await get_job(desk, tenant, reference)
-    return await desk.store.journal(job.id, after=after, limit=limit)
+    """Return what happened to a job, oldest first: the first ``limit`` records, or the ``newest``."""
+    job = await get_job(context, tenant, reference)
+    return await context.store.journal(job.id, after=after, limit=limit, newest=newest)
 
 
 async def metrics(
-    desk: Desk,
+    context: OperationContext,
     tenant: Tenant,
     reference: str,
     *,
@@ -46,44 +52,50 @@ async def metrics(
     limit: int = MOST_METRICS,
 ) -> MetricPage:
     """Return a page of what the job's training code reported, oldest first."""
-    job = await get_job(desk, tenant, reference)
+    job = await get_job(context, tenant, reference)
     start = None if after is None else cursor_to_position(after)
-    found = tuple(await desk.store.metrics(job.id, name=name, since=since, after=start, limit=limit))
+    found = tuple(await context.store.metrics(job.id, name=name, since=since, after=start, limit=limit))
     following = position_to_cursor(order_of(found[-1])) if len(found) == limit else None
-    return MetricPage(metrics=found, next=following, complete=await desk.store.has_all_metrics(job.id))
+    return MetricPage(metrics=found, next=following, complete=await context.store.has_all_metrics(job.id))
 
 
 async def thinned_metrics(
-    desk: Desk, tenant: Tenant, reference: str, *, name: str | None = None, since: Timestamp | None = None, points: int
+    context: OperationContext,
+    tenant: Tenant,
+    reference: str,
+    *,
+    name: str | None = None,
+    since: Timestamp | None = None,
+    points: int,
 ) -> MetricPage:
     """Return at most so many values of each metric of each replica, which draw the same curves as all of them."""
-    job = await get_job(desk, tenant, reference)
+    job = await get_job(context, tenant, reference)
     thinned, after = ThinnedSeries(points), None
     while True:
-        found = await desk.store.metrics(job.id, name=name, since=since, after=after, limit=MOST_METRICS)
+        found = await context.store.metrics(job.id, name=name, since=since, after=after, limit=MOST_METRICS)
         thinned.add(found)
         if len(found) < MOST_METRICS:
             break
         after = order_of(found[-1])
-    complete = await desk.store.has_all_metrics(job.id)
+    complete = await context.store.has_all_metrics(job.id)
     return MetricPage(metrics=thinned.kept(), total=thinned.total, complete=complete)
 
 
-async def latest_metrics(desk: Desk, tenant: Tenant, reference: str) -> MetricPage:
+async def latest_metrics(context: OperationContext, tenant: Tenant, reference: str) -> MetricPage:
     """Return the newest value of every metric of every replica of a job."""
-    job = await get_job(desk, tenant, reference)
-    return MetricPage(metrics=tuple(await desk.store.latest_metrics([job.id])))
+    job = await get_job(context, tenant, reference)
+    return MetricPage(metrics=tuple(await context.store.latest_metrics([job.id])))
 
 
 async def logs(
-    desk: Desk, tenant: Tenant, reference: str, wanted: LogFilter, *, follow: bool = False
+    context: OperationContext, tenant: Tenant, reference: str, wanted: LogFilter, *, follow: bool = False
 ) -> AsyncGenerator[LogLine, None]:
     """Return a job's output, oldest first.
 
     Following goes on through restarts and preemptions until the job rests: it is finished or halted, and all
     that it wrote has been read. A job that still waits for machines is waited for.
     """
-    job = await get_job(desk, tenant, reference)
+    job = await get_job(context, tenant, reference)
     _check_index(job, wanted)
     _check_attempt(job, wanted.attempt)
     query = LogQuery(
@@ -95,19 +107,21 @@ async def logs(
         tail=wanted.tail,
         follow=follow,
     )
-    lines = desk.engine.logs(query) if not follow or wanted.attempt else _follow(desk, tenant, job, query)
+    lines = context.engine.logs(query) if not follow or wanted.attempt else _follow(context, tenant, job, query)
     async for line in lines:
         yield line
 
 
-async def _follow(desk: Desk, tenant: Tenant, job: Job, query: LogQuery) -> AsyncGenerator[LogLine, None]:
+async def _follow(
+    context: OperationContext, tenant: Tenant, job: Job, query: LogQuery
+) -> AsyncGenerator[LogLine, None]:
     attempt = max(job.attempt, 1)
-    async with aclosing(watch_job(desk, tenant, job.id)) as changes:
+    async with aclosing(watch_job(context, tenant, job.id)) as changes:
         async for change in changes:
             # One change may stand for several: catch up with every attempt there has been since.
             while change.job is not None and change.job.attempt >= attempt:
                 silent = True
-                async for line in desk.engine.logs(replace(query, attempt=attempt)):
+                async for line in context.engine.logs(replace(query, attempt=attempt)):
                     silent = False
                     yield line
                 if silent and change.job.attempt == attempt and not _at_rest(change.job):

@@ -8,15 +8,27 @@ is imported when first used: most commands read none, and the dialects are slow 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gangline.model import JournalRecord, LogLine, NodeUsage, ReplicaUsage, Usage
+from gangline.model import (
+    Ahead,
+    Excluded,
+    Explanation,
+    JournalRecord,
+    LogLine,
+    NodeUsage,
+    PlaceInLine,
+    ReplicaUsage,
+    Usage,
+)
+from gangline.model.sweep import SweepStatus, TrialStatus
 from gangline.sdk.client import Client
 from gangline.sdk.values import JobTop, Metrics, NodeTop
-from gangline.wire import Change, Excluded, Explanation, SweepStatus, TrialStatus
+from gangline.wire import Change
 
 if TYPE_CHECKING:
     from gangline.sdk.loading import load, load_sweep
 
 __all__ = [
+    "Ahead",
     "Change",
     "Client",
     "Excluded",
@@ -27,6 +39,7 @@ __all__ = [
     "Metrics",
     "NodeTop",
     "NodeUsage",
+    "PlaceInLine",
     "ReplicaUsage",
     "SweepStatus",
     "TrialStatus",

@@ -63,7 +63,7 @@ def _check(job: Job, periods: Mapping[str, float]) -> None:
 
 
 def _schedule(periods: Mapping[str, float], began: float) -> Iterator[tuple[float, str]]:
-    """Every moment to strike, in order, for ever."""
+    """Every moment to strike, in order, forever."""
     turns = {role: count(1) for role in periods}
     upcoming = {role: began + seconds * next(turns[role]) for role, seconds in periods.items()}
     while upcoming:

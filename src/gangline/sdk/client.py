@@ -6,13 +6,14 @@ raises the errors of ``gangline.errors``, the same ones whichever transport carr
 
 import os
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from gangline.dialects.native import job_to_plain
 from gangline.errors import ConflictError, NotFoundError, WaitTimeoutError
@@ -20,42 +21,44 @@ from gangline.model import (
     DEFAULT_TENANT,
     FINAL_PHASES,
     Job,
-    JobId,
-    JobPage,
     JobSpec,
-    JournalRecord,
-    LogLine,
-    Metric,
-    MetricPage,
-    Node,
-    NodeUsage,
     Phase,
-    Queue,
     ReplicaId,
     Tenant,
     Timestamp,
-    Usage,
 )
-from gangline.sdk.active_environment import in_active_environment
-from gangline.sdk.exchange import Exchange, body_of, deadline_of, query_of
-from gangline.sdk.http import HttpTransport
-from gangline.sdk.sweeps import Sweeps
-from gangline.sdk.transport import Transport
-from gangline.sdk.values import CODE_PREFIX, JobTop, Metrics, NodeTop
+from gangline.model.source import Source
+from gangline.sdk.code.active_environment import in_active_environment
+from gangline.sdk.code.code_source import commit_of, installed_packages, packages_text
+from gangline.sdk.exchange import Exchange, body_of, query_of
+from gangline.sdk.login.logins import Login, find_login
+from gangline.sdk.transports.addresses import transport_to
+from gangline.sdk.transports.http import HttpTransport
+from gangline.sdk.transports.interface import Transport
+from gangline.sdk.transports.reconnecting import Reconnection
+from gangline.sdk.values import CODE_PREFIX
+from gangline.sdk.verbs.kinds import KindVerbs
+from gangline.sdk.verbs.reading import JobReader
 from gangline.settings import Settings
-from gangline.wire import Change, Explanation, iso
+from gangline.wire import Change, iso
 
-_PAGE = 500
-_RECORDS = 1000
+if TYPE_CHECKING:
+    from gangline.sdk.applying import Applied
+    from gangline.sdk.differences import Difference, JobFacts
+    from gangline.sdk.files import JobFiles
 
 
-class Client:
+class Client(JobReader, KindVerbs):
     """Speaks to one service for one tenant.
 
     ``Client()`` uses the user's own background service and starts it when it does not run, or the cluster that the
     setting ``context`` names; ``Client("https://...")`` or ``Client("unix:/path")`` uses the one at that address;
-    ``Client(context="NAME")`` uses the Kubernetes cluster of that kubeconfig context with the user's own credentials,
-    and its namespace is the tenant; ``Client.embedded()`` runs a whole service inside this process until ``close``.
+    ``Client(context="NAME")`` uses the team's service that ``gangline login`` gave that name, or the Kubernetes cluster
+    of that kubeconfig context with the user's own credentials, and its namespace is the tenant; ``Client.embedded()``
+    runs a whole service inside this process until ``close``.
+
+    A service that is restarted or killed is waited for: submissions are repeated without making a second job, and what
+    is watched or followed goes on where it was. ``say`` is told when that happens; otherwise it is logged.
     """
 
     def __init__(
@@ -66,29 +69,38 @@ class Client:
         tenant: str | None = None,
         settings: Settings | None = None,
         transport: Transport | None = None,
+        say: Callable[[str], None] | None = None,
     ) -> None:
         settings = settings or Settings.load()
         context = settings.context if context is None and address is None else context
+        login = find_login(settings, context) if context and transport is None else None
+        if login is not None:
+            transport = team_transport(settings, context or "", login)
+            tenant = tenant or login.tenant
         self._on_this_machine = address is None and not context and transport is None
         if context and transport is None:
             # A cluster is spoken to by this process itself, which costs imports that no other client needs.
-            from gangline.sdk.context import ContextTransport
+            from gangline.sdk.transports.context import ContextTransport
 
             transport = cluster = ContextTransport(context, tenant=tenant, settings=settings)
             tenant = cluster.tenant
         self.tenant = Tenant(tenant or settings.tenant)
-        self._code_limits = settings.code_limits
-        self._transport = transport or _transport(address, settings)
-        self._exchange = Exchange(self._transport)
-        self.sweeps = Sweeps(self._exchange, self.tenant, self._prepared)
+        self.code_limits = settings.code_limits
+        self._say = say
+        if transport is not None:
+            self._transport, reconnection = transport, Reconnection(say=say) if context else None
+        else:
+            self._transport, reconnection = _transport(address, settings, say)
+        self.exchange = Exchange(self._transport, reconnection)
         self._ephemeral = False
+        self._sent_packages = ""
         self._process = os.getpid()
 
     @classmethod
     def embedded(cls, *, home: Path | None = None, tenant: str | None = None, nodes: int | None = None) -> Self:
         """Start a service inside this process; ``home`` keeps its jobs (a temporary directory otherwise)."""
         # The whole service is heavy, and most clients speak to one that runs elsewhere.
-        from gangline.sdk.embedded import EmbeddedTransport
+        from gangline.sdk.transports.embedded import EmbeddedTransport
 
         transport = EmbeddedTransport(home=home, nodes=nodes)
         client = cls(context="", tenant=tenant, settings=transport.settings, transport=transport)
@@ -117,24 +129,47 @@ class Client:
             self._ephemeral = False
         self._transport.close()
 
+    def __repr__(self) -> str:
+        return f"<gangline.Client of {self.address} for tenant '{self.tenant}'>"
+
     @property
     def address(self) -> str:
         """Where the service is."""
         return self._transport.address
 
+    @property
+    def files(self) -> "JobFiles":
+        """The files of jobs: results, checkpoints and data."""
+        from gangline.sdk.files import JobFiles
+
+        return JobFiles(self.exchange, self.tenant)
+
     # Submitting --------------------------------------------------------------------------------------------
 
     def submit(self, spec: JobSpec, *, job_id: str | None = None, halted: bool = False) -> Job:
-        """Submit a job and return it; doing so again with the same ``job_id`` returns the same job.
+        """Submit a job once and return it; doing so again with the same ``job_id`` returns the same job.
 
         A job that names no tenant belongs to the client's. A ``code`` directory is packed and sent first, unless the
         service has the very same content already. On the user's own service, or an embedded one, the job sees the
         Python environment that is active here, as with the command line.
         """
-        spec = self._prepared(spec)
-        query = query_of(id=job_id or new_job_id(), halted=halted)
-        body = body_of(job_to_plain(spec))
-        return self._exchange.ask(Job, "POST", ("tenants", spec.tenant, "jobs"), query, body)
+        query = query_of(id=job_id or f"j{os.urandom(7).hex()}", halted=halted)
+
+        def send() -> Job:
+            prepared = self.prepared(spec)
+            path, body = ("tenants", prepared.tenant, "jobs"), body_of(job_to_plain(prepared))
+            return self.exchange.ask(Job, "POST", path, query, body)
+
+        return self.exchange.insist(send)
+
+    def apply(self, spec: JobSpec, *, halted: bool = False, replace: bool = False) -> "Applied":
+        """Make sure that the job of a file is there: submit it unless it is, and give it the labels of the file.
+
+        One of its name that differs otherwise is a conflict; with ``replace`` it is deleted first.
+        """
+        from gangline.sdk.applying import applied
+
+        return applied(self, spec, halted=halted, replacing=replace)
 
     def put_object(self, document: str) -> None:
         """Keep a ConfigMap or a Secret, given as JSON, for jobs of this tenant that refer to it.
@@ -142,168 +177,48 @@ class Client:
         On a cluster it becomes an object of the tenant's namespace; one that somebody else made is never changed. There
         it may also be a claim, a service, a service account, or the namespace itself.
         """
-        self._exchange.call("PUT", ("tenants", self.tenant, "objects"), body=document.encode())
+        path, body = ("tenants", self.tenant, "objects"), document.encode()
+        self.exchange.insist(lambda: self.exchange.call("PUT", path, body=body))
 
     def send_code(self, directory: Path) -> str:
         """Make sure that the service has the directory's content; return what to call it in a job."""
         # Most submissions ship nothing, and what packs is slow to import.
-        from gangline.sdk.packing import pack
+        from gangline.sdk.code.packing import pack
 
-        with pack(directory, limits=self._code_limits) as archive:
+        with pack(directory, limits=self.code_limits, say=self._say) as archive:
             path = ("code", archive.digest)
-            if not self._exchange.exists(path):
-                self._exchange.call("PUT", path, body=archive.file)
+            if not self.exchange.exists(path):
+                self.exchange.call("PUT", path, body=archive.file)
             return f"{CODE_PREFIX}{archive.digest}"
 
-    # Looking -----------------------------------------------------------------------------------------------
+    # Comparing ---------------------------------------------------------------------------------------------
 
-    def get(self, job: str) -> Job:
-        """Return the job of that name or id."""
-        return self._exchange.ask(Job, "GET", self._job(job))
+    def diff(self, first: str, second: str) -> "tuple[Difference, ...]":
+        """Return what two jobs differ in: file, code, inputs, packages, end and last metrics."""
+        from gangline.sdk.differences import differences
 
-    def list(
-        self,
-        *,
-        queue: str | None = None,
-        phases: Collection[Phase] = (),
-        labels: Mapping[str, str] | None = None,
-        text: str | None = None,
-        created_since: Timestamp | None = None,
-        limit: int | None = 100,
-        all_tenants: bool = False,
-    ) -> tuple[Job, ...]:
-        """Return jobs, newest first; ``limit`` None means all of them. With ``all_tenants``, whoever's they are."""
-        path = ("jobs",) if all_tenants else self._jobs()
-        found: tuple[Job, ...] = ()
-        after: str | None = None
-        while limit is None or len(found) < limit:
-            wanted = _PAGE if limit is None else min(_PAGE, limit - len(found))
-            query = _listing(queue, phases, labels, text, created_since) + query_of(limit=wanted, after=after)
-            page = self._exchange.ask(JobPage, "GET", path, query)
-            found, after = found + page.jobs, page.next
-            if after is None:
-                break
-        return found
+        return differences(self._facts(first), self._facts(second))
 
-    def unfinished(self) -> tuple[Job, ...]:
-        """Return everything that waits or runs, of all tenants that the caller may act for."""
-        return self._exchange.ask(tuple[Job, ...], "GET", ("unfinished",))
+    def diff_spec(self, spec: JobSpec) -> "tuple[Difference, ...]":
+        """Return what the job of this name differs in from a spec that was not submitted: file and code."""
+        from gangline.sdk.applying import facts_of_spec
+        from gangline.sdk.differences import differences_of_files
 
-    def watch(self, job: str, *, timeout: float | None = None) -> Iterator[Change]:
-        """Return a job as it is and after every change, until it is gone."""
-        return self._exchange.follow(Change, self._job(job), query_of(watch=True), deadline_of(timeout))
+        return differences_of_files(self._facts(spec.name), facts_of_spec(self, spec))
 
-    def watch_all(
-        self,
-        *,
-        queue: str | None = None,
-        phases: Collection[Phase] = (),
-        labels: Mapping[str, str] | None = None,
-        text: str | None = None,
-        limit: int = 100,
-    ) -> Iterator[Change]:
-        """Return the newest jobs, oldest first, and then every change of them and every new one."""
-        query = _listing(queue, phases, labels, text, None) + query_of(limit=limit, watch=True)
-        return self._exchange.follow(Change, self._jobs(), query)
+    def _facts(self, job: str) -> "JobFacts":
+        from gangline.sdk.code.packing import digests_of_files
+        from gangline.sdk.differences import JobFacts
 
-    def logs(
-        self,
-        job: str,
-        *,
-        role: str | None = None,
-        index: int | None = None,
-        attempt: int | None = None,
-        since: Timestamp | None = None,
-        tail: int | None = None,
-        follow: bool = False,
-    ) -> Iterator[LogLine]:
-        """Return a job's output, oldest first; following goes on until the job is finished or halted."""
-        query = query_of(
-            role=role,
-            index=index,
-            attempt=attempt,
-            since=None if since is None else iso(since),
-            tail=tail,
-            follow=follow,
-        )
-        return self._exchange.follow(LogLine, self._job(job, "logs"), query)
-
-    def events(self, job: str, *, after: int = 0, limit: int | None = None) -> tuple[JournalRecord, ...]:
-        """Return what happened to a job, oldest first; ``limit`` None means all of it."""
-        found: tuple[JournalRecord, ...] = ()
-        while limit is None or len(found) < limit:
-            wanted = _RECORDS if limit is None else min(_RECORDS, limit - len(found))
-            query = query_of(after=found[-1].number if found else after, limit=wanted)
-            page = self._exchange.ask(tuple[JournalRecord, ...], "GET", self._job(job, "events"), query)
-            found += page
-            if len(page) < wanted:
-                break
-        return found
-
-    def metrics(
-        self, job: str, *, name: str | None = None, since: Timestamp | None = None, points: int | None = None
-    ) -> Metrics:
-        """Return every number the job's code reported, oldest first.
-
-        With ``points``, the service thins them out to at most so many of each metric of each replica, which draw the
-        same curve; ``total`` of the answer then says how many there are. ``complete`` is False where older ones are
-        gone: a cluster keeps the newest 10,000 of a job.
-        """
-        found: list[Metric] = []
-        after: str | None = None
-        while True:
-            query = query_of(name=name, since=None if since is None else iso(since), points=points, after=after)
-            page = self._exchange.ask(MetricPage, "GET", self._job(job, "metrics"), query)
-            found += page.metrics
-            after = page.next
-            if after is None:
-                return Metrics(found, total=page.total, complete=page.complete)
-
-    def latest_metrics(self, job: str) -> tuple[Metric, ...]:
-        """Return the newest value of every metric of every replica."""
-        return self._exchange.ask(MetricPage, "GET", self._job(job, "metrics"), query_of(latest=True)).metrics
-
-    def explain(self, job: str) -> Explanation:
-        """Say why a job waits for machines."""
-        return self._exchange.ask(Explanation, "GET", self._job(job, "explanation"))
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Return every node."""
-        return self._exchange.ask(tuple[Node, ...], "GET", ("nodes",))
-
-    def queues(self) -> tuple[Queue, ...]:
-        """Return every queue."""
-        return self._exchange.ask(tuple[Queue, ...], "GET", ("queues",))
-
-    def usage(self) -> Usage:
-        """Measure what is used now."""
-        return self._exchange.ask(Usage, "GET", ("usage",))
-
-    def top_nodes(self) -> tuple[NodeTop, ...]:
-        """Return every node with what is used of it."""
-        usage = self.usage()
-        used = {node.node: node for node in usage.nodes}
-        return tuple(
-            NodeTop(
-                node=node,
-                usage=used.get(node.name, NodeUsage(node=node.name)),
-                replicas=sum(1 for replica in usage.replicas if replica.node == node.name),
-            )
-            for node in self.nodes()
-        )
-
-    def top_jobs(self) -> tuple[JobTop, ...]:
-        """Return this tenant's running jobs with what their replicas use."""
-        usage = self.usage()
-        running = {replica.job_id for replica in usage.replicas}
-        return tuple(
-            JobTop(job=job, replicas=tuple(replica for replica in usage.replicas if replica.job_id == job.id))
-            for job in self._known(running)
-        )
-
-    def version(self) -> str:
-        """Return the version of the service."""
-        return self._exchange.ask(dict[str, str], "GET", ("version",))["version"]
+        found = self.get(job)
+        code: dict[str, str] = {}
+        packages: tuple[str, ...] = ()
+        if found.spec.code:
+            with suppress(NotFoundError), self.exchange.chunks(self._job(job, "code")) as chunks:
+                code = digests_of_files(chunks)  # unless they are kept elsewhere, or not at all
+        with suppress(NotFoundError):
+            packages = self.packages(job)
+        return JobFacts(job=found, code=code, packages=packages, metrics=self.latest_metrics(job))
 
     # Asking for changes --------------------------------------------------------------------------------------
 
@@ -311,9 +226,28 @@ class Client:
         """Stop a job so that it keeps its checkpoint and holds nothing."""
         return self._verb(job, "halt")
 
-    def resume(self, job: str) -> Job:
-        """Let a halted job go on from its checkpoint."""
-        return self._verb(job, "resume")
+    def resume(self, job: str, *, step: int | None = None) -> Job:
+        """Let a halted job go on from its newest checkpoint, or from that of a step."""
+        query = () if step is None else (("from", str(step)),)
+        return self.exchange.ask(Job, "POST", self._job(job, "resume"), query)
+
+    def rerun(
+        self, job: str, *, name: str | None = None, changes: Mapping[str, object] | None = None, halted: bool = False
+    ) -> Job:
+        """Submit a job once more: the same code, and the same versions of models.
+
+        ``changes`` are new values by their path in the job file: ``{"policy.max_attempts": 3}``. Without a ``name`` it
+        is called NAME-2, NAME-3 and so on.
+        """
+        from gangline.sdk.repeating import free_name, repeated
+
+        found = self.get(job)
+        if name is None:
+            name = free_name(found.name, [each.name for each in self.list(text=found.name, limit=None)])
+        spec = repeated(found, name, changes or {}, self.models.list())
+        if spec.source is None:
+            spec = replace(spec, source=replace(self._source_of(spec) or Source(), rerun_of=found.name))
+        return self.submit(spec, halted=halted)
 
     def cancel(self, job: str) -> Job:
         """End a job for good; its record, logs and metrics stay."""
@@ -322,16 +256,20 @@ class Client:
     def scale(self, job: str, wanted: Mapping[str, int]) -> Job:
         """Ask for another number of replicas, by role: ``scale("mnist", {"worker": 8})``."""
         body = body_of(dict(wanted))
-        return self._exchange.ask(Job, "POST", self._job(job, "scale"), body=body)
+        return self.exchange.ask(Job, "POST", self._job(job, "scale"), body=body)
+
+    def label(self, job: str, labels: Mapping[str, str | None]) -> Job:
+        """Give a job labels, or take those away whose value is None; at any time, and the others stay."""
+        return self.exchange.ask(Job, "POST", self._job(job, "label"), body=body_of(dict(labels)))
 
     def kill(self, job: str, replica: ReplicaId) -> bool:
         """Kill one running replica without warning, as a fault would; False if it had just ended by itself."""
         query = query_of(replica=str(replica))
-        return self._exchange.ask(dict[str, bool], "POST", self._job(job, "kill"), query)["killed"]
+        return self.exchange.ask(dict[str, bool], "POST", self._job(job, "kill"), query)["killed"]
 
     def delete(self, job: str, *, wait: bool = True, timeout: float | None = None) -> Job:
         """Make a job and all it left disappear; with ``wait``, return when it has."""
-        deleted = self._exchange.ask(Job, "DELETE", self._job(job))
+        deleted = self.exchange.ask(Job, "DELETE", self._job(job))
         if wait:
             self.wait_until_gone(deleted.id, timeout=timeout)
         return deleted
@@ -345,7 +283,7 @@ class Client:
     def prune(self, *, finished_before: Timestamp) -> tuple[str, ...]:
         """Delete every job that finished before that time; return their names."""
         query = query_of(finished_before=iso(finished_before))
-        return self._exchange.ask(dict[str, tuple[str, ...]], "POST", ("tenants", self.tenant, "prune"), query)["names"]
+        return self.exchange.ask(dict[str, tuple[str, ...]], "POST", ("tenants", self.tenant, "prune"), query)["names"]
 
     def wait(self, job: str, *, phases: Collection[Phase] = FINAL_PHASES, timeout: float | None = None) -> Job:
         """Return when the job is or has meanwhile been in one of the phases.
@@ -373,17 +311,42 @@ class Client:
 
     # Within --------------------------------------------------------------------------------------------------
 
-    def _prepared(self, spec: JobSpec) -> JobSpec:
+    def prepared(self, spec: JobSpec) -> JobSpec:
         """Return a job, or the template of a sweep, as it is sent: with its tenant, its environment, its code there."""
+        if spec.source is None:
+            spec = replace(spec, source=self._source_of(spec))
         if spec.code is not None and not str(spec.code).startswith(CODE_PREFIX):
             spec = replace(spec, code=self.send_code(Path(spec.code)))
+        return self.as_sent(spec)
+
+    def as_sent(self, spec: JobSpec) -> JobSpec:
+        """Return a job with its tenant and its environment; its code stays where it is."""
         if spec.tenant == DEFAULT_TENANT:
             spec = replace(spec, tenant=self.tenant)
         return in_active_environment(spec, os.environ) if self._on_this_machine else spec
 
+    def _source_of(self, spec: JobSpec) -> Source | None:
+        """What this machine knows of where the code of a new job comes from."""
+        directory = Path(spec.code) if spec.code is not None and not spec.code.startswith(CODE_PREFIX) else None
+        commit, dirty = commit_of(directory) if directory is not None else ("", False)
+        source = Source(commit=commit, dirty=dirty, packages=self._send_packages() if self._on_this_machine else "")
+        return None if source == Source() else source
+
+    def _send_packages(self) -> str:
+        """Make sure that the service has the list of what is installed here; return what it is called."""
+        packages = installed_packages(os.environ)
+        if not packages:
+            return ""
+        digest, text = packages_text(packages)
+        if digest != self._sent_packages:
+            if not self.exchange.exists(("packages", digest)):
+                self.exchange.call("PUT", ("packages", digest), body=text)
+            self._sent_packages = digest
+        return f"{CODE_PREFIX}{digest}"
+
     def _acting_for(self, tenant: Tenant) -> Self:
         other = copy(self)
-        other.tenant, other.sweeps = tenant, Sweeps(self._exchange, tenant, self._prepared)
+        other.tenant = tenant
         return other
 
     def _delete_everything(self) -> None:
@@ -401,48 +364,28 @@ class Client:
         for job in jobs:
             self.wait_until_gone(job.id)
 
-    def _jobs(self) -> tuple[str, ...]:
-        return ("tenants", self.tenant, "jobs")
-
-    def _job(self, job: str, *below: str) -> tuple[str, ...]:
-        if not job:
-            raise NotFoundError("job", job)
-        return (*self._jobs(), job, *below)
-
     def _verb(self, job: str, verb: str) -> Job:
-        return self._exchange.ask(Job, "POST", self._job(job, verb))
-
-    def _known(self, job_ids: Collection[JobId]) -> Iterator[Job]:
-        for job_id in sorted(job_ids):
-            try:
-                yield self.get(job_id)
-            except NotFoundError:
-                continue  # another tenant's, or gone since it was measured
+        return self.exchange.ask(Job, "POST", self._job(job, verb))
 
 
-def new_job_id() -> str:
-    """Choose the id of a new job."""
-    return f"j{os.urandom(7).hex()}"
-
-
-def _transport(address: str | None, settings: Settings) -> Transport:
+def _transport(
+    address: str | None, settings: Settings, say: Callable[[str], None] | None
+) -> tuple[Transport, Reconnection]:
     if address is not None:
-        return HttpTransport(address)
+        token = os.environ.get("GANGLINE_API_TOKEN")
+        return transport_to(address, token=(lambda: token) if token else None), Reconnection(say=say)
     # Only here because starting a process is none of a remote client's business.
-    from gangline.sdk.background import ensure_service
+    from gangline.sdk.transports.background import ensure_service, revive_service
 
-    return HttpTransport(ensure_service(settings))
+    start = partial(ensure_service, settings, say=say)
+    return HttpTransport(start()), Reconnection(partial(revive_service, settings, say=say), start=start, say=say)
 
 
-def _listing(
-    queue: str | None,
-    phases: Collection[Phase],
-    labels: Mapping[str, str] | None,
-    text: str | None,
-    created_since: Timestamp | None,
-) -> tuple[tuple[str, str], ...]:
-    return (
-        *query_of(queue=queue, text=text, created_since=None if created_since is None else iso(created_since)),
-        *(("phase", str(phase)) for phase in sorted(phases)),  # a string will do: Phase is one
-        *(("label", f"{key}={value}") for key, value in (labels or {}).items()),
-    )
+def team_transport(settings: Settings, context: str, login: Login) -> Transport:
+    """Return the way to a team's service."""
+    if not login.refresh_token:
+        return transport_to(login.address, token=lambda: login.token, fingerprint=login.fingerprint)
+    # Only who logged in at a provider needs what renews their token.
+    from gangline.sdk.login.renewing import RenewedToken
+
+    return transport_to(login.address, token=RenewedToken(settings, context).text, fingerprint=login.fingerprint)

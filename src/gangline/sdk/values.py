@@ -2,9 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
+from gangline.errors import InvalidInputError
 from gangline.model import Job, Metric, Node, NodeUsage, ReplicaUsage
+
+if TYPE_CHECKING:
+    import numpy as np
 
 CODE_PREFIX = "sha256:"
 """How a job names code that the service has; anything else is a directory of the client."""
@@ -24,6 +28,32 @@ class Metrics(tuple[Metric, ...]):
         made = super().__new__(cls, metrics)
         made.total, made.complete = len(made) if total is None else total, complete
         return made
+
+    def to_numpy(self) -> "dict[str, np.ndarray[Any, Any]]":
+        """Return the columns as arrays: at, metric, value, step (-1 for none) and replica."""
+        import numpy as np
+
+        return {
+            "at": np.array([each.at for each in self], dtype=float),
+            "metric": np.array([each.name for each in self], dtype=str),
+            "value": np.array([each.value for each in self], dtype=float),
+            "step": np.array([-1 if each.step is None else each.step for each in self], dtype=int),
+            "replica": np.array([str(each.replica) for each in self], dtype=str),
+        }
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with a row for each number; needs pandas."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise InvalidInputError("frames need pandas", expected="it installed: pip install pandas") from error
+        frame = pd.DataFrame(self.to_numpy())
+        frame["at"] = pd.to_datetime(frame["at"], unit="s", utc=True)
+        return frame
+
+    def __repr__(self) -> str:
+        names = ", ".join(sorted({each.name for each in self}))
+        return f"<Metrics: {len(self)} values of {names or 'nothing'}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

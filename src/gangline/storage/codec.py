@@ -1,4 +1,4 @@
-"""Values as JSON text and back: the one format in which stores keep jobs, journal records, queues and sweeps.
+"""Values as JSON text and back: the one format in which stores keep jobs, their journals, and every other kind.
 
 Reading is forgiving, so that a record of an older Gangline stays readable: a missing field takes its default and an
 unknown one is ignored. A field that is ever renamed or that changes its meaning needs a migration.
@@ -6,13 +6,16 @@ unknown one is ignored. A field that is ever renamed or that changes its meaning
 
 import logging
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from gangline.errors import GanglineError, UnreadableRecordError
-from gangline.model import Job, JournalRecord, Queue
-from gangline.model.sweep import Sweep
+from gangline.kinds import Kind
+from gangline.kinds.kind import Spec, Status, View
+from gangline.model import Job, JournalRecord
+from gangline.model.record import Record
 
 Value = TypeVar("Value")
 
@@ -22,8 +25,8 @@ _log = logging.getLogger(__name__)
 class Codec(Generic[Value]):
     """Writes and reads values of one kind."""
 
-    def __init__(self, kind: type[Value]) -> None:
-        self._kind = kind
+    def __init__(self, kind: type[Value], name: str = "") -> None:
+        self._name = name or kind.__name__.lower()
         self._decoder = msgspec.json.Decoder(kind)
 
     def encode(self, value: Value) -> str:
@@ -36,7 +39,7 @@ class Codec(Generic[Value]):
             return self._decoder.decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, GanglineError) as error:
             # The model refuses values that break its rules; in a store that is damage, not a user's mistake.
-            raise UnreadableRecordError(f"a kept {self._kind.__name__.lower()} is unreadable: {error}") from error
+            raise UnreadableRecordError(f"a kept {self._name} is unreadable: {error}") from error
 
     def readable(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Value]:
         """Read many, each given as id and text. One that cannot be read is told and left out.
@@ -52,5 +55,11 @@ class Codec(Generic[Value]):
 
 JOBS = Codec(Job)
 RECORDS = Codec(JournalRecord)
-QUEUES = Codec(Queue)
-SWEEPS = Codec(Sweep)
+
+
+@cache
+def codec_of(kind: Kind[Spec, Status, View]) -> Codec[Record[Spec, Status]]:
+    """Return the codec of a kind's records."""
+    generic: Any = Record
+    wanted = generic[kind.spec, kind.status]
+    return Codec(wanted, name=kind.name)

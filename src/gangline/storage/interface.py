@@ -1,4 +1,4 @@
-"""The contract of a store: jobs and sweeps with guarded writes, an append-only journal of events, and metrics.
+"""The contract of a store: jobs and records with guarded writes, an append-only journal of events, and metrics.
 
 ``gangline.testing.store_suite`` is the proof that a store keeps this contract. A store validates nothing and
 decides nothing. All methods may be called concurrently from one event loop.
@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Phase, Queue, QueueName, Tenant, Timestamp
-from gangline.model.sweep import Sweep
+from gangline.kinds import Kind
+from gangline.kinds.kind import Spec, Status, View
+from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Phase, QueueName, Tenant, Timestamp
+from gangline.model.record import Page, Record, Summary
 from gangline.storage.metrics import MetricPosition
 
 
@@ -32,8 +34,56 @@ class JobQuery:
     after: str | None = None
 
 
+class Records(Protocol[Spec, Status]):
+    """Keeps the records of one kind."""
+
+    async def create(self, record: Record[Spec, Status]) -> Record[Spec, Status]:
+        """Keep a new record and return it with its version.
+
+        Raises ConflictError if the id is known or if the tenant has a record of that name.
+        """
+        ...
+
+    async def save(self, record: Record[Spec, Status]) -> Record[Spec, Status]:
+        """Replace a record and return it with its new version; jobs that belong to it are kept for themselves.
+
+        Raises StaleVersionError if ``record.version`` is not the kept one, NotFoundError if the record is gone.
+        """
+        ...
+
+    async def find(self, tenant: Tenant | None, name: str) -> Record[Spec, Status] | None:
+        """Return the tenant's record of that name, if there is one."""
+        ...
+
+    async def find_all(self, tenant: Tenant | None, names: Sequence[str]) -> Sequence[Record[Spec, Status]]:
+        """Return the tenant's records of these names, in this order; those that do not exist are left out."""
+        ...
+
+    async def list(
+        self, tenant: Tenant | None = None, *, limit: int | None = None, after: str | None = None
+    ) -> Page[Record[Spec, Status]]:
+        """Return records of all tenants or of one, newest first (creation time, then id), behind a cursor.
+
+        One that cannot be read hides no other; the page that it would be on, or the first, has its name.
+        Raises InvalidInputError if ``after`` is not a cursor.
+        """
+        ...
+
+    async def unsettled(self) -> Sequence[Record[Spec, Status]]:
+        """Return every record for which something may still be done, newest first; few others may be among them."""
+        ...
+
+    async def summaries(self, tenant: Tenant) -> Sequence[Summary]:
+        """Return the summary of every record of a tenant that is not being deleted, in any order."""
+        ...
+
+    async def remove(self, record: Record[Spec, Status]) -> None:
+        """Remove a record and none of its jobs; one that is gone already is not an error."""
+        ...
+
+
 class Store(Protocol):
-    """Keeps jobs, journal, metrics, queues and sweeps."""
+    """Keeps jobs, journal, metrics, and the records of every other kind."""
 
     async def create(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Keep a new job and return it with its version.
@@ -56,7 +106,7 @@ class Store(Protocol):
     async def find(self, tenant: Tenant, name: str) -> Job:
         """Return the tenant's job of that name; raises NotFoundError with the nearest name as a hint.
 
-        A job that is being deleted is found only if no other bears the name; then, the newest.
+        A job that is being deleted is found only if no other has the name; then, the newest.
         """
         ...
 
@@ -72,11 +122,16 @@ class Store(Protocol):
         ...
 
     async def remove(self, job_id: JobId) -> None:
-        """Remove a job with its journal and metrics; a job that is gone already is no error."""
+        """Remove a job with its journal and metrics; a job that is gone already is not an error."""
         ...
 
-    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[JournalRecord]:
-        """Return the job's records with a number above ``after``, oldest first."""
+    async def journal(
+        self, job_id: JobId, *, after: int = 0, limit: int = 1000, newest: bool = False
+    ) -> Sequence[JournalRecord]:
+        """Return the job's first ``limit`` records with a number above ``after``, oldest first.
+
+        ``newest`` asks for the last ones instead, in the same order.
+        """
         ...
 
     async def add_metrics(self, metrics: Sequence[Metric]) -> None:
@@ -109,34 +164,8 @@ class Store(Protocol):
         """
         ...
 
-    async def queues(self) -> Sequence[Queue]:
-        """Return all queues by name. A new store has the queue ``default``."""
-        ...
-
-    async def save_queue(self, queue: Queue) -> None:
-        """Keep a queue, replacing the one of that name."""
-        ...
-
-    async def create_sweep(self, sweep: Sweep) -> Sweep:
-        """Keep a new sweep and return it with its version.
-
-        Raises ConflictError if the id is known or if the tenant has a sweep of that name.
-        """
-        ...
-
-    async def save_sweep(self, sweep: Sweep) -> Sweep:
-        """Replace a sweep and return it with its new version; its trials are jobs of their own.
-
-        Raises StaleVersionError if ``sweep.version`` is not the kept one, NotFoundError if the sweep is gone.
-        """
-        ...
-
-    async def sweeps(self, tenant: Tenant | None = None) -> Sequence[Sweep]:
-        """Return all sweeps, or those of one tenant, newest first (creation time, then id)."""
-        ...
-
-    async def remove_sweep(self, tenant: Tenant, name: str) -> None:
-        """Remove a sweep and none of its trials; a sweep that is gone already is no error."""
+    def records(self, kind: Kind[Spec, Status, View]) -> Records[Spec, Status]:
+        """Return the keeper of one kind's records."""
         ...
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gangline.lifecycle import NOTHING_TO_DO
+from gangline.lifecycle.watching import SLOW, STALLED
 from gangline.model import Job, JournalRecord, Phase, ReplicaState, ReplicaStatus, Timestamp
 
 _REASONS = {
@@ -13,9 +14,16 @@ _REASONS = {
     ReplicaState.LOST: "ReplicaLost",
 }
 
+_NOTICES = {STALLED: "ReplicaStalled", SLOW: "ReplicaSlow"}
 
-def records_between(before: Job | None, after: Job, at: Timestamp) -> tuple[JournalRecord, ...]:
-    """Return one record per phase with work, per replica whose state changed and per change of size, in order."""
+
+def records_between(
+    before: Job | None, after: Job, at: Timestamp, *, shrunk_for: str = ""
+) -> tuple[JournalRecord, ...]:
+    """Return one record per phase with work, per replica whose state changed and per change of size, in order.
+
+    ``shrunk_for`` is the scheduler's reason, where it took replicas away.
+    """
     known = {} if before is None else {(status.id, status.incarnation): status for status in before.replicas}
     if before is not None and before.attempt != after.attempt:
         known = {}
@@ -29,14 +37,15 @@ def records_between(before: Job | None, after: Job, at: Timestamp) -> tuple[Jour
     until = max((place for place, record in enumerate(phases, 1) if record.phase is Phase.STARTING), default=0)
     launched = phases[until - 1].at if until else Timestamp(0.0)
     records = phases[:until]
-    records += [
-        _replica_record(after, status, at, launched)
-        for status in after.replicas
-        if status.state in _REASONS and not _same(known.get((status.id, status.incarnation)), status)
-    ]
+    for status in after.replicas:
+        earlier = known.get((status.id, status.incarnation))
+        if status.state not in _REASONS or _same(earlier, status):
+            continue
+        goes_on = earlier is not None and earlier.state is status.state
+        records.append(_noticed_record(after, status, at) if goes_on else _replica_record(after, status, at, launched))
     records += phases[until:]
     if before is not None and before.attempt == after.attempt:
-        records += _size_records(before, after, at)
+        records += _size_records(before, after, at, shrunk_for)
     if before is not None and before.scale != after.scale:
         wanted = ", ".join(f"{role}={count}" for role, count in after.scale)
         records.append(
@@ -45,17 +54,20 @@ def records_between(before: Job | None, after: Job, at: Timestamp) -> tuple[Jour
     return tuple(sorted(records, key=lambda record: record.at))
 
 
-def _size_records(before: Job, after: Job, at: Timestamp) -> Iterator[JournalRecord]:
+def _size_records(before: Job, after: Job, at: Timestamp, shrunk_for: str) -> Iterator[JournalRecord]:
     """A running gang grew or shrank."""
     old, new = ({status.id for status in job.replicas} for job in (before, after))
-    for reason, changed in (("GangGrown", new - old), ("GangShrunk", old - new)):
+    for reason, changed, why in (("GangGrown", new - old, ""), ("GangShrunk", old - new, shrunk_for)):
         if changed:
-            message = ", ".join(str(replica) for replica in sorted(changed))
+            message = ", ".join(str(replica) for replica in sorted(changed)) + (f": {why}" if why else "")
             yield JournalRecord(job_id=after.id, at=at, reason=reason, message=message, phase=after.phase)
 
 
 def _same(known: ReplicaStatus | None, status: ReplicaStatus) -> bool:
-    return known is not None and known.state is status.state
+    """Whether there is nothing to tell; of a replica that runs, what was noticed is news too."""
+    if known is None or known.state is not status.state:
+        return False
+    return status.state is not ReplicaState.RUNNING or known.message == status.message
 
 
 def _replica_record(job: Job, status: ReplicaStatus, at: Timestamp, launched: Timestamp) -> JournalRecord:
@@ -80,3 +92,10 @@ def _ending(status: ReplicaStatus) -> str:
     if status.exit_code is None:
         return status.message
     return f"exit code {status.exit_code}" + (f": {status.message}" if status.message else "")
+
+
+def _noticed_record(job: Job, status: ReplicaStatus, at: Timestamp) -> JournalRecord:
+    """What was noticed of a replica that runs on."""
+    reason = next((each for word, each in _NOTICES.items() if status.message.startswith(word)), "ReplicaRecovered")
+    message = status.message or "it gets on with its work again"
+    return JournalRecord(job_id=job.id, at=at, reason=reason, message=message, phase=job.phase, replica=status.id)

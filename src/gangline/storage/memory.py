@@ -4,23 +4,86 @@ import bisect
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any, Generic
 
 from gangline.errors import ConflictError, NotFoundError, StaleVersionError
-from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Queue, QueueName, Tenant, Timestamp
-from gangline.model.queue import ROOT_QUEUE
-from gangline.model.sweep import Sweep
+from gangline.kinds import Kind
+from gangline.kinds.kind import Spec, Status, View
+from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Tenant, Timestamp
+from gangline.model.record import Page, Record, Summary
 from gangline.storage.interface import JobQuery, Store
 from gangline.storage.listing import (
     HINT_CANDIDATES,
     Position,
     cursor_to_position,
+    id_taken,
     is_unfinished,
     matches,
+    name_taken,
+    page_of_records,
     position_of,
     position_to_cursor,
+    summaries_of,
     unknown_name,
 )
 from gangline.storage.metrics import MetricKey, MetricPosition, SeriesKey, age_of, key_of, page_of, series_of, start_of
+
+
+class MemoryRecords(Generic[Spec, Status]):
+    """Keeps the records of one kind in a dictionary."""
+
+    def __init__(self, kind: Kind[Spec, Status, View]) -> None:
+        self._kind = kind.name
+        self._whole_kind: Kind[Spec, Status, Any] = kind
+        self._kept: dict[tuple[Tenant | None, str], Record[Spec, Status]] = {}
+
+    async def create(self, record: Record[Spec, Status]) -> Record[Spec, Status]:
+        """Keep a new record; see Records."""
+        if any(kept.id == record.id for kept in self._kept.values()):
+            raise id_taken(self._kind, record)
+        if (record.tenant, record.name) in self._kept:
+            raise name_taken(self._kind, record)
+        self._kept[record.tenant, record.name] = created = replace(record, version=1)
+        return created
+
+    async def save(self, record: Record[Spec, Status]) -> Record[Spec, Status]:
+        """Replace a record; see Records."""
+        kept = self._kept.get((record.tenant, record.name))
+        if kept is None or kept.id != record.id:
+            raise NotFoundError(self._kind, record.name)
+        if kept.version != record.version:
+            raise StaleVersionError(self._kind, record.name, expected=record.version, found=kept.version)
+        self._kept[record.tenant, record.name] = saved = replace(record, version=record.version + 1)
+        return saved
+
+    async def find(self, tenant: Tenant | None, name: str) -> Record[Spec, Status] | None:
+        """Return a record by its name; see Records."""
+        return self._kept.get((tenant, name))
+
+    async def find_all(self, tenant: Tenant | None, names: Sequence[str]) -> Sequence[Record[Spec, Status]]:
+        """Return several records; see Records."""
+        found = [await self.find(tenant, name) for name in names]
+        return tuple(record for record in found if record is not None)
+
+    async def list(
+        self, tenant: Tenant | None = None, *, limit: int | None = None, after: str | None = None
+    ) -> Page[Record[Spec, Status]]:
+        """Return one page; see Records."""
+        found = (record for record in self._kept.values() if tenant in (None, record.tenant))
+        return page_of_records(found, limit, after)
+
+    async def unsettled(self) -> Sequence[Record[Spec, Status]]:
+        """Return what something may be done for; see Records."""
+        found = page_of_records(self._kept.values(), None, None).items
+        return tuple(record for record in found if not record.settled)
+
+    async def summaries(self, tenant: Tenant) -> Sequence[Summary]:
+        """Return all summaries; see Records."""
+        return summaries_of(self._whole_kind, (await self.list(tenant)).items)
+
+    async def remove(self, record: Record[Spec, Status]) -> None:
+        """Remove a record; see Records."""
+        self._kept.pop((record.tenant, record.name), None)
 
 
 class MemoryStore:
@@ -35,8 +98,7 @@ class MemoryStore:
         self._last_record = 0
         self._metrics: dict[JobId, dict[MetricKey, Metric]] = {}
         self._latest: dict[JobId, dict[SeriesKey, Metric]] = {}
-        self._queues: dict[QueueName, Queue] = {ROOT_QUEUE.name: ROOT_QUEUE}
-        self._sweeps: dict[tuple[Tenant, str], Sweep] = {}
+        self._records: dict[str, MemoryRecords[Any, Any]] = {}
 
     async def create(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Keep a new job; see Store."""
@@ -86,7 +148,7 @@ class MemoryStore:
         """Return a job by its name; see Store."""
         if (tenant, name) in self._named:
             return self._jobs[self._named[tenant, name]]
-        newest_first = (self._jobs[position.id] for position in reversed(self._positions))
+        newest_first = (self._jobs[JobId(position.id)] for position in reversed(self._positions))
         of_tenant = [job for job in newest_first if job.spec.tenant == tenant]
         deleted = next((job for job in of_tenant if job.name == name), None)
         if deleted is None:
@@ -98,7 +160,7 @@ class MemoryStore:
         end = len(self._positions)
         if query.after is not None:
             end = bisect.bisect_left(self._positions, cursor_to_position(query.after))
-        newest_first = (self._jobs[self._positions[index].id] for index in range(end - 1, -1, -1))
+        newest_first = (self._jobs[JobId(self._positions[index].id)] for index in range(end - 1, -1, -1))
         found = tuple(islice((job for job in newest_first if matches(job, query)), query.limit + 1))
         jobs = found[: query.limit]
         return JobPage(jobs=jobs, next=position_to_cursor(position_of(jobs[-1])) if len(found) > len(jobs) else None)
@@ -120,10 +182,12 @@ class MemoryStore:
             del self._named[job.spec.tenant, job.name]
         del self._journals[job_id], self._metrics[job_id], self._latest[job_id]
 
-    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[JournalRecord]:
+    async def journal(
+        self, job_id: JobId, *, after: int = 0, limit: int = 1000, newest: bool = False
+    ) -> Sequence[JournalRecord]:
         """Return the job's records; see Store."""
-        journal = self._journals.get(job_id, [])
-        return tuple(islice((record for record in journal if record.number > after), limit))
+        found = tuple(record for record in self._journals.get(job_id, []) if record.number > after)
+        return found[-limit:] if newest else found[:limit]
 
     async def add_metrics(self, metrics: Sequence[Metric]) -> None:
         """Append metrics; see Store."""
@@ -157,41 +221,9 @@ class MemoryStore:
         found = (self._latest[job_id] for job_id in sorted(set(job_ids)) if job_id in self._latest)
         return tuple(latest[series] for latest in found for series in sorted(latest))
 
-    async def queues(self) -> Sequence[Queue]:
-        """Return all queues; see Store."""
-        return tuple(self._queues[name] for name in sorted(self._queues))
-
-    async def save_queue(self, queue: Queue) -> None:
-        """Keep a queue; see Store."""
-        self._queues[queue.name] = queue
-
-    async def create_sweep(self, sweep: Sweep) -> Sweep:
-        """Keep a new sweep; see Store."""
-        if any(kept.id == sweep.id for kept in self._sweeps.values()):
-            raise ConflictError(f"there is a sweep with the id '{sweep.id}' already")
-        if (sweep.tenant, sweep.name) in self._sweeps:
-            raise ConflictError(f"tenant '{sweep.tenant}' has a sweep named '{sweep.name}' already")
-        self._sweeps[sweep.tenant, sweep.name] = created = replace(sweep, version=1)
-        return created
-
-    async def save_sweep(self, sweep: Sweep) -> Sweep:
-        """Replace a sweep; see Store."""
-        kept = self._sweeps.get((sweep.tenant, sweep.name))
-        if kept is None or kept.id != sweep.id:
-            raise NotFoundError("sweep", sweep.name)
-        if kept.version != sweep.version:
-            raise StaleVersionError("sweep", sweep.name, expected=sweep.version, found=kept.version)
-        self._sweeps[sweep.tenant, sweep.name] = saved = replace(sweep, version=sweep.version + 1)
-        return saved
-
-    async def sweeps(self, tenant: Tenant | None = None) -> Sequence[Sweep]:
-        """Return sweeps; see Store."""
-        found = (sweep for sweep in self._sweeps.values() if tenant in (None, sweep.tenant))
-        return tuple(sorted(found, key=lambda sweep: (sweep.created_at, sweep.id), reverse=True))
-
-    async def remove_sweep(self, tenant: Tenant, name: str) -> None:
-        """Remove a sweep; see Store."""
-        self._sweeps.pop((tenant, name), None)
+    def records(self, kind: Kind[Spec, Status, View]) -> "MemoryRecords[Spec, Status]":
+        """Return the keeper of one kind; see Store."""
+        return self._records.setdefault(kind.name, MemoryRecords(kind))
 
     async def close(self) -> None:
         """Nothing is held; see Store."""

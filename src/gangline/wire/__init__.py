@@ -7,18 +7,17 @@ The REST interface writes what operations return and the SDK reads the very same
 from gangline.wire.codec import Codec, codec, plain
 from gangline.wire.errors import ErrorBody, ErrorDetail, error_from_body, error_to_body
 from gangline.wire.forms import iso
-from gangline.wire.values import ANSWERS, Change, Excluded, Explanation, SweepStatus, TrialStatus
+from gangline.wire.values import ANSWERS, Change, DashboardLink, LoginWays, Myself
 
 __all__ = [
     "ANSWERS",
     "Change",
     "Codec",
+    "DashboardLink",
     "ErrorBody",
     "ErrorDetail",
-    "Excluded",
-    "Explanation",
-    "SweepStatus",
-    "TrialStatus",
+    "LoginWays",
+    "Myself",
     "codec",
     "error_from_body",
     "error_to_body",

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from gangline.model.record import Page, Record
 from gangline.wire.forms import Form, form_of
 
 T = TypeVar("T")
@@ -43,7 +44,17 @@ def plain(value: object) -> Any:
     """Return any value that the service or the client hands out as plain data, ready for JSON and YAML."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Page):
+        rest = {"next": value.next, "unreadable": plain(value.unreadable)}
+        return {"items": plain(value.items), **{name: each for name, each in rest.items() if each}}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    kind: Any = type(value)
-    return form_of(kind).write(value)
+    return form_of(_type_of(value)).write(value)
+
+
+def _type_of(value: object) -> Any:
+    """Return the type of a value; of a record, with what it is a record of, which no instance knows by itself."""
+    if isinstance(value, Record):
+        wanted: Any = Record
+        return wanted[type(value.spec), type(value.status)]
+    return type(value)

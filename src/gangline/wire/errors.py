@@ -24,7 +24,7 @@ class ErrorDetail:
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """What every answer that is no success carries."""
+    """What every answer that is not a success carries."""
 
     error: ErrorDetail
 
@@ -49,7 +49,7 @@ def error_from_body(body: bytes, status: int) -> GanglineError:
     try:
         detail = _decode(body).error
     except msgspec.DecodeError:
-        return UnreachableError(f"what answers there is no Gangline service (HTTP status {status})")
+        return UnreachableError(f"what answers there is not a Gangline service (HTTP status {status})")
     cls = getattr(errors, detail.type, GanglineError)
     if not (isinstance(cls, type) and issubclass(cls, GanglineError)):
         return GanglineError(detail.message)

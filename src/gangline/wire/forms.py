@@ -19,9 +19,12 @@ from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_
 
 import msgspec
 
-from gangline.dialects.native import job_from_plain, job_to_plain, sweep_from_plain, sweep_to_plain
+from gangline.dialects import document
+from gangline.dialects.native import job_from_plain, job_to_plain
+from gangline.errors import InvalidInputError
+from gangline.kinds import kind_of_spec
 from gangline.model import JobSpec, ReplicaId, Timestamp
-from gangline.model.sweep import SweepSpec
+from gangline.model.record import Page
 
 Convert = Callable[..., Any]
 
@@ -34,10 +37,16 @@ class FileFormat:
     read: Convert
 
 
-FORMATS: Mapping[object, FileFormat] = {
-    JobSpec: FileFormat(job_to_plain, job_from_plain),
-    SweepSpec: FileFormat(sweep_to_plain, sweep_from_plain),
-}
+def _file_of(spec: Any) -> FileFormat | None:
+    """Return the file format of a spec, if it has one."""
+    if spec is JobSpec:
+        return FileFormat(job_to_plain, job_from_plain)
+    kind = kind_of_spec(spec)
+    if kind is None:
+        return None
+    file = kind.format
+    return FileFormat(file.write, lambda data: file.read(document.plain(data), {}))
+
 
 _SHOWN = ("phase", "state", "reason", "message")
 """Properties that sum up where something is: written for readers of a status, derived again when it is decoded."""
@@ -63,7 +72,8 @@ def _replica_id(text: str) -> ReplicaId:
     return ReplicaId.parse(text)
 
 
-def _number(value: float) -> float | str:
+def json_number(value: float) -> float | str:
+    """Write a number; one that is not finite is a text, because JSON has no such numbers."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -77,7 +87,8 @@ _PLAIN = (str, int, bool, NoneType, object)
 _LEAVES: Mapping[object, Form] = {
     Timestamp: Form(datetime, iso, lambda moment: Timestamp(moment.timestamp())),
     ReplicaId: Form(str, str, _replica_id),
-    float: Form(float | Literal["NaN", "Infinity", "-Infinity"], _number, float),
+    JobSpec: Form(dict[str, object], job_to_plain, job_from_plain),
+    float: Form(float | Literal["NaN", "Infinity", "-Infinity"], json_number, float),
     **{leaf: Form(leaf, _same, _same) for leaf in _PLAIN},
 }
 
@@ -89,8 +100,8 @@ def form_of(kind: Any) -> Form:
         return _LEAVES[kind]
     if isinstance(kind, NewType):
         return form_of(kind.__supertype__)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _object(kind)
+    if dataclasses.is_dataclass(get_origin(kind) or kind) and isinstance(get_origin(kind) or kind, type):
+        return _page(kind) if get_origin(kind) is Page else _object(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return Form(kind, lambda choice: choice.value, _same)
     origin, arguments = get_origin(kind), get_args(kind)
@@ -143,39 +154,124 @@ def _pairs(pair: Any) -> Form:
 
 
 def _object(kind: Any) -> Form:
-    hints = get_type_hints(kind)
-    if hints.get("spec") in FORMATS:
-        return _document(kind, hints, FORMATS[hints["spec"]])
-    return _fields_form(kind, hints, tuple(dataclasses.fields(kind)))
+    hints = _hints_of(kind)
+    file = _file_of(hints["spec"]) if "spec" in hints else None
+    if file is not None:
+        return _document(kind, hints, file)
+    return _fields_form(kind)
+
+
+def _page(kind: Any) -> Form:
+    """One item that its reader refuses, because of other rules than its writer's, hides no other."""
+    form, item = _fields_form(kind), form_of(get_args(kind)[0])
+
+    def read(found: Any) -> Any:
+        items, refused = [], []
+        for each in found.items or ():
+            try:
+                items.append(item.read(each))
+            except InvalidInputError:
+                refused.append(str(each.metadata.get("name")))
+        rest = form.read(msgspec.structs.replace(found, items=msgspec.UNSET))
+        return dataclasses.replace(rest, items=tuple(items), unreadable=(*rest.unreadable, *refused))
+
+    return Form(form.schema, form.write, read)
+
+
+def _hints_of(kind: Any) -> dict[str, Any]:
+    """Return the types of a dataclass's fields; of a generic one, with what its parameters stand for."""
+    origin = get_origin(kind) or kind
+    hints = get_type_hints(origin)
+    meant = dict(zip(getattr(origin, "__parameters__", ()), get_args(kind), strict=False))
+    return {name: _filled(hint, meant) for name, hint in hints.items()}
+
+
+def _filled(hint: Any, meant: Mapping[Any, Any]) -> Any:
+    if hint in meant:
+        return meant[hint]
+    parameters = getattr(hint, "__parameters__", ())
+    return hint[tuple(meant[each] for each in parameters)] if parameters and meant else hint
 
 
 def _document(kind: Any, hints: Mapping[str, Any], file: FileFormat) -> Form:
-    """Write what was submitted as the file that would submit it again; everything else is its status."""
-    status = _fields_form(kind, hints, tuple(item for item in dataclasses.fields(kind) if item.name != "spec"))
-    shown = tuple(name for name in _SHOWN if isinstance(getattr(kind, name, None), property))
+    """Write what was submitted as the file that would submit it again; everything else is its status.
+
+    A record's own status is told beside its envelope, not a level below.
+    """
+    made: Any = get_origin(kind) or kind
+    inner = _fields_of(hints["status"]) if "status" in hints else None
+    apart = ("spec", "status") if inner is not None else ("spec",)
+    status = _fields_of(kind, apart)
+    shown = tuple(name for name in _SHOWN if isinstance(getattr(made, name, None), property))
+    slots = {name: (name, _shown_schema(made, name) | msgspec.UnsetType, msgspec.UNSET) for name in shown}
+    slots |= {slot[0]: slot for part in (inner, status) if part is not None for slot in part.slots}
+    name = _document_name(kind, hints["spec"])
     schema = msgspec.defstruct(
-        f"{kind.__name__}Document",
-        [("metadata", dict[str, object]), ("spec", dict[str, object]), ("status", status.schema)],
+        name,
+        [
+            ("apiVersion", str | msgspec.UnsetType, msgspec.UNSET),
+            ("kind", str | msgspec.UnsetType, msgspec.UNSET),
+            ("metadata", dict[str, object]),
+            ("spec", dict[str, object]),
+            ("status", msgspec.defstruct(f"{name}Status", list(slots.values()), kw_only=True)),
+        ],
+        kw_only=True,
     )
 
     def write(value: Any) -> dict[str, Any]:
         summary = {name: str(item) for name in shown if (item := getattr(value, name))}
-        return {**file.write(value.spec), "status": {**summary, **status.write(value)}}
+        progress = {} if inner is None else inner.write(value.status)
+        return {**file.write(value.spec), "status": {**summary, **progress, **status.write(value)}}
 
     def read(found: Any) -> Any:
         spec = file.read({"metadata": found.metadata, "spec": found.spec})
-        return status.read(found.status, spec=spec)
+        progress = {} if inner is None else {"status": inner.read(found.status)}
+        return status.read(found.status, spec=spec, **progress)
 
     return Form(schema, write, read)
 
 
-def _fields_form(kind: Any, hints: Mapping[str, Any], fields: Sequence["dataclasses.Field[Any]"]) -> Form:
+def _shown_schema(made: Any, name: str) -> Any:
+    """Return what a property is written as: a choice as itself, and anything else as text."""
+    found = get_type_hints(getattr(made, name).fget).get("return")
+    return found if isinstance(found, type) and issubclass(found, Enum) else str
+
+
+def _document_name(kind: Any, spec: Any) -> str:
+    """Name what is read as a file: by its kind, of which all records are of one class."""
+    known = kind_of_spec(spec) if spec is not JobSpec else None  # who reads jobs need not load every kind
+    return known.object_kind if known is not None else (get_origin(kind) or kind).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of a dataclass: the slots of its schema, and the way there and back."""
+
+    slots: list[tuple[Any, ...]]
+    write: Convert
+    read: Convert
+
+
+def _fields_form(kind: Any) -> Form:
+    fields = _fields_of(kind)
+    return Form(msgspec.defstruct(_schema_name(kind), fields.slots, kw_only=True), fields.write, fields.read)
+
+
+def _schema_name(kind: Any) -> str:
+    """Name a schema; a generic type is named after what it is of: a Page[Job] is a JobPage."""
+    parts = [form_of(argument).schema.__name__ for argument in get_args(kind)]
+    return "".join((*parts, (get_origin(kind) or kind).__name__))
+
+
+def _fields_of(kind: Any, apart: Sequence[str] = ()) -> _Fields:
+    """Derive the fields of a dataclass, but for those that are written apart."""
+    made: Any = get_origin(kind) or kind
+    hints = _hints_of(kind)
+    fields = tuple(item for item in dataclasses.fields(made) if item.name not in apart)
     forms = {item.name: form_of(hints[item.name]) for item in fields}
     defaults = {item.name: _default(item) for item in fields}
     writers = tuple((name, form.write, _is_empty(defaults[name])) for name, form in forms.items())
     readers = tuple((name, form.read) for name, form in forms.items())
-    slots = [_slot(name, form, defaults[name]) for name, form in forms.items()]
-    schema = msgspec.defstruct(kind.__name__, slots, kw_only=True)
 
     def write(value: Any) -> dict[str, Any]:
         items = ((name, convert, optional, getattr(value, name)) for name, convert, optional in writers)
@@ -183,13 +279,16 @@ def _fields_form(kind: Any, hints: Mapping[str, Any], fields: Sequence["dataclas
 
     def read(found: Any, **besides: Any) -> Any:
         items = ((name, convert, getattr(found, name)) for name, convert in readers)
-        return kind(**besides, **{name: convert(item) for name, convert, item in items if item is not msgspec.UNSET})
+        return made(**besides, **{name: convert(item) for name, convert, item in items if item is not msgspec.UNSET})
 
-    return Form(schema, write, read)
+    return _Fields([_slot(name, form, defaults[name]) for name, form in forms.items()], write, read)
 
 
 def _slot(name: str, form: Form, default: Any) -> tuple[Any, ...]:
-    return (name, form.schema) if default is MISSING else (name, form.schema | msgspec.UnsetType, msgspec.UNSET)
+    if default is not MISSING:
+        return (name, form.schema | msgspec.UnsetType, msgspec.UNSET)
+    # What may be null may also be left out, as messages of gRPC do.
+    return (name, form.schema, None) if NoneType in get_args(form.schema) else (name, form.schema)
 
 
 def _default(item: "dataclasses.Field[Any]") -> Any:

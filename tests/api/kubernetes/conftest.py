@@ -1,4 +1,4 @@
-"""The Kubernetes application on a loopback port of its own, with a desk that a test can reach behind."""
+"""The Kubernetes application on a loopback port of its own, with a context that a test can look into."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from gangline.api.kubernetes import make_kubernetes_app
-from gangline.api.kubernetes.door import Door, open_door
+from gangline.api.kubernetes.endpoint import Endpoint, open_endpoint
 from tests.operations.fakes import Office
 
 TOKEN = "open-sesame"
@@ -22,11 +22,11 @@ def office(tmp_path: Path) -> Office:
 
 @pytest.fixture
 async def address(office: Office, tmp_path: Path) -> AsyncIterator[str]:
-    desk = replace(office.desk(), object_directory=tmp_path / "objects")
-    runner = web.AppRunner(make_kubernetes_app(lambda request: desk, token=TOKEN), shutdown_timeout=1.0)
+    context = replace(office.context(), object_directory=tmp_path / "objects")
+    runner = web.AppRunner(make_kubernetes_app(lambda request: context, token=TOKEN), shutdown_timeout=1.0)
     await runner.setup()
-    door = await open_door(runner, Door(token=TOKEN, port=None), tmp_path / "door.json", wanted_port=None)
-    yield f"http://127.0.0.1:{door.port}"
+    endpoint = await open_endpoint(runner, Endpoint(token=TOKEN, port=None), tmp_path / "door.json", wanted_port=None)
+    yield f"http://127.0.0.1:{endpoint.port}"
     await runner.cleanup()
 
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from gangline.api.kubernetes import make_kubernetes_app
-from gangline.api.kubernetes.door import Door, open_door
+from gangline.api.kubernetes.endpoint import Endpoint, open_endpoint
 from gangline.errors import GanglineError
 from gangline.lifecycle.events import GangPlaced, ReplicaStarted
 from gangline.model import JobId, JobPage, NodeName, Phase, ReplicaId, RoleName
@@ -331,8 +331,12 @@ async def test_what_cannot_be_watched_is_not_answered_with_a_list(session: aioht
 
 async def test_discovery_names_what_there_is(session: aiohttp.ClientSession) -> None:
     assert (await asked(session, "/version"))["major"] == "1"
-    (group,) = (await asked(session, "/apis"))["groups"]
-    assert group["preferredVersion"]["groupVersion"] == "kubeflow.org/v1"
+    groups = (await asked(session, "/apis"))["groups"]
+    preferred = [group["preferredVersion"]["groupVersion"] for group in groups]
+    assert preferred == ["kubeflow.org/v1", "serving.kserve.io/v1beta1", "trainer.kubeflow.org/v1alpha1"]
+    assert (await asked(session, "/apis/serving.kserve.io"))["name"] == "serving.kserve.io"
+    served = await asked(session, "/apis/serving.kserve.io/v1beta1")
+    assert [(each["name"], each["kind"]) for each in served["resources"]] == [("inferenceservices", "InferenceService")]
     resources = (await asked(session, "/apis/kubeflow.org/v1"))["resources"]
     assert "pytorchjobs" in [resource["name"] for resource in resources]
     assert (await asked(session, "/api/v1/namespaces/default"))["status"] == {"phase": "Active"}
@@ -350,21 +354,21 @@ async def test_the_door_keeps_its_token_and_its_port_and_moves_when_the_port_is_
     office: Office, tmp_path: Path
 ) -> None:
     file = tmp_path / "kubernetes.json"
-    first = Door.read(file)
-    runners = [web.AppRunner(make_kubernetes_app(lambda request: office.desk(), token="t")) for _ in range(2)]
+    first = Endpoint.read(file)
+    runners = [web.AppRunner(make_kubernetes_app(lambda request: office.context(), token="t")) for _ in range(2)]
     for runner in runners:
         await runner.setup()
     try:
-        opened = await open_door(runners[0], first, file, wanted_port=None)
+        opened = await open_endpoint(runners[0], first, file, wanted_port=None)
         assert file.stat().st_mode & 0o777 == 0o600
-        assert Door.read(file) == opened
-        moved = await open_door(runners[1], Door.read(file), file, wanted_port=None)
+        assert Endpoint.read(file) == opened
+        moved = await open_endpoint(runners[1], Endpoint.read(file), file, wanted_port=None)
         assert moved.token == opened.token
         assert moved.port != opened.port
-        with pytest.raises(GanglineError, match="is taken or no port"):
-            await open_door(runners[1], moved, file, wanted_port=opened.port)
-        with pytest.raises(GanglineError, match="no port"):
-            await open_door(runners[1], moved, file, wanted_port=70_000)
+        with pytest.raises(GanglineError, match="is taken or not a port"):
+            await open_endpoint(runners[1], moved, file, wanted_port=opened.port)
+        with pytest.raises(GanglineError, match="not a port"):
+            await open_endpoint(runners[1], moved, file, wanted_port=70_000)
     finally:
         for runner in runners:
             await runner.cleanup()

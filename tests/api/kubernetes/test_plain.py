@@ -56,7 +56,7 @@ def test_a_merge_patch_does_what_its_standard_says(target: object, patch: object
     [
         pytest.param(b"{", "not JSON", id="half of one"),
         pytest.param(b"\xff", "not JSON", id="no text"),
-        pytest.param(b"[]", "no object", id="a list"),
+        pytest.param(b"[]", "not an object", id="a list"),
         pytest.param(b"[" * 100_000, "nested too deeply", id="bottomless"),
     ],
 )

@@ -104,7 +104,7 @@ async def test_what_is_not_understood_is_refused_never_ignored(
     ("body", "want"),
     [
         pytest.param(b"[" * 100_000, "nested too deeply", id="deep"),
-        pytest.param(b'{"metadata": {"name": "x"}, "spec": NaN}', "NaN is no number", id="not a number"),
+        pytest.param(b'{"metadata": {"name": "x"}, "spec": NaN}', "NaN is not a number", id="not a number"),
         pytest.param(b'{"metadata": {"name": "x", "namespace": "red"}}', "not the one in the path", id="namespace"),
     ],
 )

@@ -18,6 +18,7 @@ from gangline.model import (
     RoleName,
     Success,
     Toleration,
+    Within,
 )
 
 TRAIN = ("python", "train.py")
@@ -35,10 +36,12 @@ spec:
     ps: {resources: {cpu: 500m, memory: 2G}, restart: replica}
     worker: {replicas: 5, min: 2, max: 16, port: 3000, resources: {cpu: 1, memory: 1Gi, gpu: 0.5, rdma/hca: 1}}
   data:
-    inputs: [{from: "s3://bucket/mnist", to: $DATA_DIR}]
+    inputs:
+      - {from: "s3://bucket/mnist", to: $DATA_DIR, store: lake, include: ["*.gz"], exclude: ["old/*"], unpack: true}
     outputs: [{from: $RESULT_DIR, to: "s3://bucket/results/$JOB_NAME"}]
   policy: {max_attempts: 3, max_replica_restarts: 7, restart: replica, retry: signals, success: all, backoff: 2s,
-           backoff_limit: 1m, deadline: 2h, ttl: 7d, grace: 45, expected: 1h30m, preemptible: false}
+           backoff_factor: 1.5, backoff_limit: 1m, retry_for: 30m, deadline: 2h, ttl: 7d, grace: 45,
+           expected: 1h30m, preemptible: false}
   placement: {prefer: spread, within: rack, within_required: false, gpu_type: [h200, a100], node_selector: {disk: ssd},
               apart: node, near: {app: cache}, away: {team: other},
               tolerations: [{key: gpu, operator: Exists, effect: NoSchedule}]}
@@ -84,7 +87,9 @@ class TestWholeFile:
             retry=Retry.SIGNALS,
             success=Success.ALL,
             backoff_seconds=2,
+            backoff_factor=1.5,
             backoff_limit_seconds=60,
+            retry_for_seconds=1800,
             deadline_seconds=7200,
             ttl_seconds=604800,
             grace_seconds=45,
@@ -96,7 +101,12 @@ class TestWholeFile:
         assert (self.job.placement.apart, self.job.placement.near) == ("node", {"app": "cache"})
         assert self.job.placement.away == {"team": "other"}
         assert self.job.placement.tolerations == (Toleration(key="gpu", operator="Exists", effect="NoSchedule"),)
-        assert self.job.inputs == (DataMove("s3://bucket/mnist", "$DATA_DIR"),)
+        assert self.job.inputs == (
+            DataMove(
+                "s3://bucket/mnist", "$DATA_DIR", store="lake", include=("*.gz",), exclude=("old/*",), unpack=True
+            ),
+        )
+        assert self.job.outputs == (DataMove("$RESULT_DIR", "s3://bucket/results/$JOB_NAME"),)
 
     def test_the_canonical_form_reads_back_to_an_equal_job(self) -> None:
         plain = job_to_plain(self.job)
@@ -122,6 +132,18 @@ class TestShortForms:
         job = job_from_plain(minimal(resources={"gpu": 1}, roles={"worker": 2, "ps": {"resources": {"cpu": 2}}}))
         assert job.role(RoleName("worker")).resources.gpu_millis == 1000
         assert job.role(RoleName("ps")).resources == Resources(cpu_millis=2000)
+
+    def test_volumes_of_the_spec_are_those_of_every_role_without_its_own(self) -> None:
+        own, shared = [{"name": "own", "at": "/own"}], [{"name": "shared", "at": "/shared", "read_only": True}]
+        job = job_from_plain(minimal(volumes=shared, roles={"worker": 2, "ps": {"volumes": own}}))
+        mounts = {
+            role.name: json.loads(role.pod_template_json or "{}")["spec"]["containers"][0]["volumeMounts"]
+            for role in job.roles
+        }
+        assert mounts == {
+            "worker": [{"name": "shared", "mountPath": "/shared", "readOnly": True}],
+            "ps": [{"name": "own", "mountPath": "/own"}],
+        }
 
     def test_a_command_of_one_string_is_split_like_a_shell_would(self) -> None:
         job = job_from_plain({"metadata": {"name": "job"}, "spec": {"command": "python train.py --note 'two words'"}})
@@ -211,3 +233,31 @@ spec:
 def test_queue_and_priority_may_stand_in_metadata_or_in_spec(text: str) -> None:
     job = read_job(text)
     assert (job.queue, job.priority) == ("red", 75)
+
+
+def test_gpus_are_asked_for_by_their_memory_and_by_their_slices() -> None:
+    text = "metadata: {name: j}\nspec: {command: x, resources: {gpu_memory: 20Gi, mig-1g.5gb: 2}}\n"
+    resources = read_job(text).roles[0].resources
+    assert (resources.gpu_memory_mib, resources.gpu_millis) == (20480, 0)
+    assert resources.extended == {"nvidia.com/mig-1g.5gb": 2}
+    assert job_from_plain(job_to_plain(read_job(text))) == read_job(text)
+
+
+def test_a_part_of_a_gpu_is_not_asked_for_twice() -> None:
+    with pytest.raises(InvalidInputError, match="asked for twice"):
+        read_job("metadata: {name: j}\nspec: {command: x, resources: {gpu: 0.5, gpu_memory: 20Gi}}\n")
+
+
+def test_levels_are_nested_and_bind_roles_too() -> None:
+    job = read_job("""
+metadata: {name: j}
+spec:
+  command: x
+  placement: {within: [zone, {level: rack, required: false}]}
+  roles:
+    stage: {replicas: 8, min: 4, groups: 4, priority: low, preemptible: false, placement: {within: node}}
+""")
+    assert job.placement.levels == (Within("zone"), Within("rack", required=False))
+    (stage,) = job.roles
+    assert (stage.groups, stage.least, stage.within, stage.placement) == (4, 4, (Within("node"),), None)
+    assert (stage.priority, stage.preemptible) == (25, False)

@@ -1,6 +1,7 @@
 """Whatever a job is, its canonical form reads back to it, from JSON and from YAML."""
 
 import json
+from dataclasses import replace
 
 import yaml
 from hypothesis import given, settings
@@ -15,6 +16,8 @@ from gangline.model import (
     Framework,
     JobSpec,
     Match,
+    NanAction,
+    NanRule,
     NodeRequirement,
     NodeRule,
     PlacementRule,
@@ -27,9 +30,12 @@ from gangline.model import (
     Retry,
     RoleName,
     RoleSpec,
+    StallAction,
+    StallRule,
     Success,
     Tenant,
     Toleration,
+    Within,
 )
 
 names = st.from_regex(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True)
@@ -52,13 +58,18 @@ policies = st.builds(
     retry=st.sampled_from(Retry),
     success=st.sampled_from(Success),
     backoff_seconds=seconds,
+    backoff_factor=st.floats(0.001, 1000).map(lambda number: round(number, 3)),
     backoff_limit_seconds=seconds,
+    retry_for_seconds=st.none() | seconds,
     deadline_seconds=st.none() | seconds,
     ttl_seconds=st.none() | seconds,
     grace_seconds=seconds,
     expected_seconds=st.none() | seconds,
     preemptible=st.booleans(),
     clean=st.sampled_from(Clean),
+    stalled=st.none()
+    | st.builds(StallRule, after_seconds=st.integers(1, 10**6).map(float), action=st.sampled_from(StallAction)),
+    nan=st.none() | st.builds(NanRule, action=st.sampled_from(NanAction), metric=st.none() | texts),
 )
 requirements = st.one_of(
     st.builds(
@@ -90,6 +101,7 @@ conditions = {
         max_size=2,
     ).map(tuple),
 }
+levels = st.lists(st.builds(Within, names, st.booleans()), unique_by=lambda each: each.level, max_size=3).map(tuple)
 placements = st.builds(
     PlacementRule,
     prefer=st.none() | st.sampled_from(Prefer),
@@ -107,15 +119,22 @@ processes = {
 moves = st.lists(st.builds(DataMove, texts, texts), max_size=2).map(tuple)
 
 
+def _nested(rule: PlacementRule, more: tuple[Within, ...]) -> PlacementRule:
+    """Only a gang that lies in one domain of some level can lie in one of another inside it."""
+    return replace(rule, nested=tuple(each for each in more if each.level != rule.within) if rule.within else ())
+
+
 @st.composite
 def roles(draw: st.DrawFn, name: str) -> RoleSpec:
-    replicas = draw(st.integers(1, 50))
+    groups = draw(st.sampled_from([1, 1, 2, 5]))
+    replicas = groups * draw(st.integers(1, 25))
+    placement = draw(st.none() | st.builds(NodeRule, **conditions))
     template = draw(st.none() | st.just(compact_json({"spec": {"containers": [{"name": "main"}]}})))
     return RoleSpec(
         name=RoleName(name),
         replicas=replicas,
-        minimum=draw(st.none() | st.integers(0, replicas)),
-        maximum=draw(st.none() | st.integers(replicas, 100)),
+        minimum=draw(st.none() | st.integers(0, replicas // groups).map(lambda each: each * groups)),
+        maximum=draw(st.none() | st.integers(replicas, 200)) if groups == 1 else None,
         command=tuple(draw(st.lists(words, min_size=0 if template else 1, max_size=4))),
         image=draw(st.none() | texts),
         env=draw(variables),
@@ -123,8 +142,12 @@ def roles(draw: st.DrawFn, name: str) -> RoleSpec:
         restart=draw(st.none() | st.sampled_from(Restart)),
         retry=draw(st.none() | st.sampled_from(Retry)),
         port=draw(st.integers(1, 65535)),
-        placement=draw(st.none() | st.builds(NodeRule, **conditions)),
+        placement=placement,
         pod_template_json=template,
+        groups=groups,
+        within=() if placement == NodeRule() else draw(levels),
+        priority=draw(st.none() | st.integers(0, 1000)),
+        preemptible=draw(st.none() | st.booleans()),
     )
 
 
@@ -147,7 +170,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         inputs=draw(moves),
         outputs=draw(moves),
         policy=draw(policies),
-        placement=draw(placements),
+        placement=draw(st.builds(_nested, placements, levels)),
         origin=draw(st.none() | texts),
         manifest_json=draw(st.none() | st.dictionaries(names, texts, max_size=2).map(compact_json)),
     )

@@ -11,10 +11,10 @@ from gangline.kube import GenericObject, Metadata, ObjectList, Resource
 from gangline.kube import NotFoundError as KubeNotFoundError
 from gangline.model import JobId, Tenant
 from gangline.storage.kubernetes import KubernetesStore
-from gangline.storage.kubernetes.births import JOB_ID
-from gangline.storage.kubernetes.native_records import NATIVE
 from gangline.storage.kubernetes.objects import JobObjects
-from gangline.storage.kubernetes.wire import NAME
+from gangline.storage.kubernetes.records.creation import JOB_ID
+from gangline.storage.kubernetes.records.custom_resources import NAME
+from gangline.storage.kubernetes.records.native import NATIVE
 from gangline.testing.builders import make_job
 
 
@@ -116,7 +116,7 @@ def test_nobody_has_a_hand_in_a_job_of_another_tenant_by_bearing_its_id(*, forge
     real, forged = item("mnist", job_id="a", namespace="red"), item("other", job_id="a", namespace="blue", day=2)
     objects = objects_of(forged, real) if forged_first else objects_of(real, forged)
     assert objects.known[JobId("a")].namespace == "red"
-    with pytest.raises(UnreadableRecordError, match="blue/other bears the id of another job"):
+    with pytest.raises(UnreadableRecordError, match="blue/other has the id of another job"):
         objects.decode(forged, NATIVE)
     assert objects.is_superseded(forged), "so its deletion stops nothing"
     assert not objects.is_superseded(real)
@@ -131,6 +131,6 @@ def test_nobody_displaces_a_known_job_by_writing_its_id_into_an_older_object() -
     real, older = item("mnist", job_id="a", namespace="red", day=2), item("other", job_id="a", namespace="blue")
     objects = objects_of(real)
     objects.listed.add(NATIVE.resource.plural)
-    with pytest.raises(UnreadableRecordError, match="blue/other bears the id of another job"):
+    with pytest.raises(UnreadableRecordError, match="blue/other has the id of another job"):
         objects.decode(older, NATIVE)
     assert objects.decode(real, NATIVE) is not None

@@ -7,6 +7,7 @@ import msgspec
 
 from gangline.kube import GenericObject, KubeClient
 from gangline.storage.kubernetes import KubernetesStore
+from gangline.storage.owned import read_queues
 
 
 class Cluster:
@@ -26,4 +27,4 @@ def queue(name: str, **spec: Any) -> dict[str, Any]:
 async def test_a_queue_that_is_none_hides_no_other() -> None:
     cluster = Cluster(queue("broken", guarantee={"cpu": "many"}), queue("a.dotted.name"), queue("good", weight=3))
     store = KubernetesStore(cast(KubeClient, cluster), announces=False)
-    assert [(each.name, each.weight) for each in await store.queues()] == [("default", 1), ("good", 3)]
+    assert [(each.name, each.weight) for each in await read_queues(store)] == [("default", 1), ("good", 3)]

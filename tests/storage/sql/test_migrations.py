@@ -1,6 +1,7 @@
 """The schema is brought up to date once, in order, by whoever comes first."""
 
 import asyncio
+import json
 import sqlite3
 import subprocess
 import sys
@@ -9,12 +10,16 @@ from pathlib import Path
 import pytest
 
 from gangline.errors import StorageError
-from gangline.model import JobId
-from gangline.storage.interface import JobQuery
+from gangline.model import JobId, NamedAmounts
+from gangline.storage.interface import JobQuery, Store
+from gangline.storage.owned import read_queues
 from gangline.storage.sql import open_postgres, open_sqlite
+from gangline.storage.sql.database import Session
 from gangline.storage.sql.migrations import Migration, migrations_of
+from gangline.storage.sql.postgres import PostgresDatabase
+from gangline.storage.sql.sqlite import SqliteDatabase
 from gangline.testing.builders import make_job
-from gangline.testing.postgres import postgres_server
+from tools.postgres import postgres_server
 
 OPEN_TOGETHER = """
 import multiprocessing, sys
@@ -91,6 +96,50 @@ async def test_failed_migration_leaves_no_trace(tmp_path: Path) -> None:
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     connection.close()
     assert tables == [("metrics",)]
+
+
+OLD_LIMIT = {"cpu_millis": 1000, "memory_mib": 0, "gpu_millis": 0, "extended": {"example.com/a.b": 2}}
+OLD_QUEUES = {"bound": {"name": "bound", "limit": OLD_LIMIT}, "free": {"name": "free", "limit": None}}
+WANT_LIMIT = NamedAmounts({"cpu_millis": 1000, "memory_mib": 0, "gpu_millis": 0, "example.com/a.b": 2})
+
+
+def insert_old_queues(session: Session) -> None:
+    """As they were kept when a limit had an amount of everything."""
+    session.change("DELETE FROM migrations WHERE number >= 7", ())
+    for name, spec in OLD_QUEUES.items():
+        document = json.dumps({"id": name, "spec": spec, "status": {}, "created_at": 0, "version": 1})
+        session.change(
+            "INSERT INTO records (kind, id, version, tenant, name, created_at, document) VALUES (?, ?, 1, '', ?, 0, ?)",
+            ("queue", name, name, document),
+        )
+
+
+async def limits_in(store: Store) -> dict[str, NamedAmounts | None]:
+    return {str(each.name): each.limit for each in await read_queues(store) if each.name in OLD_QUEUES}
+
+
+async def test_limits_of_before_keep_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "gangline.db"
+    await (await open_sqlite(path)).close()
+    session = SqliteDatabase(path).connect()
+    with session.transaction():
+        insert_old_queues(session)
+    session.close()
+    store = await open_sqlite(path)
+    assert await limits_in(store) == {"bound": WANT_LIMIT, "free": None}
+    await store.close()
+
+
+async def test_limits_of_before_keep_their_numbers_in_postgres() -> None:
+    address = postgres_server().create_database()
+    await (await open_postgres(address)).close()
+    session = PostgresDatabase(address).connect()
+    with session.transaction():
+        insert_old_queues(session)
+    session.close()
+    store = await open_postgres(address)
+    assert await limits_in(store) == {"bound": WANT_LIMIT, "free": None}
+    await store.close()
 
 
 def test_processes_that_make_the_same_file_in_the_same_instant_all_succeed(tmp_path: Path) -> None:

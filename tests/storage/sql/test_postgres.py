@@ -15,8 +15,8 @@ from gangline.storage.interface import JobQuery
 from gangline.storage.sql import SqlStore, open_postgres
 from gangline.storage.sql.postgres import PostgresDatabase
 from gangline.testing.builders import make_job
-from gangline.testing.postgres import postgres_server
 from gangline.testing.store_suite import make_metric
+from tools.postgres import postgres_server
 
 
 @pytest.fixture

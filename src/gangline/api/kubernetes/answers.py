@@ -77,9 +77,14 @@ def refusal_object(status: HTTPStatus, message: str, *, reason: str | None = Non
     }
 
 
+def kubernetes_status(error: GanglineError) -> HTTPStatus:
+    """Return the status that a cluster would answer with."""
+    return HTTPStatus.UNPROCESSABLE_ENTITY if isinstance(error, InvalidInputError) else status_of(error)
+
+
 def error_answer(error: GanglineError, *, creating: bool = False) -> web.Response:
     """Answer with an error; ``creating`` tells a name that is taken from other conflicts."""
-    status = HTTPStatus.UNPROCESSABLE_ENTITY if isinstance(error, InvalidInputError) else status_of(error)
+    status = kubernetes_status(error)
     reason = "AlreadyExists" if creating and status is HTTPStatus.CONFLICT else None
     name = error.name if isinstance(error, NotFoundError) else None
     return object_answer(refusal_object(status, str(error), reason=reason, name=name), status)

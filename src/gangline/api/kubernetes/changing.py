@@ -8,10 +8,12 @@ from gangline.api.kubernetes.plain import Plain
 from gangline.api.kubernetes.translating import translate
 from gangline.dialects.kubeflow import Kind
 from gangline.model import Job, JobSpec, RoleName
-from gangline.operations import Desk
+from gangline.operations import OperationContext
 
 
-async def change_job(desk: Desk, job: Job, kind: Kind, version: str, *, before: Plain, after: Plain) -> Job:
+async def change_job(
+    context: OperationContext, job: Job, kind: Kind, version: str, *, before: Plain, after: Plain
+) -> Job:
     """Carry the difference of two objects over to the job; what cannot be changed any more is refused as a whole."""
     known, wanted = translate(before, kind, version).spec, translate(after, kind, version)
     spec, scale = wanted.spec, _scale(known, wanted.spec)
@@ -19,13 +21,13 @@ async def change_job(desk: Desk, job: Job, kind: Kind, version: str, *, before: 
         # Only what the job says of itself is new; what options overruled when it was submitted stays overruled.
         spec = replace(job.spec, labels=spec.labels, manifest_json=spec.manifest_json)
     started = job.attempt > 0
-    job = await operations.amend(desk, job.spec.tenant, job.id, spec)
+    job = await operations.amend(context, job.spec.tenant, job.id, spec)
     if scale and started:
-        job = await operations.scale(desk, job.spec.tenant, job.id, scale)
+        job = await operations.scale(context, job.spec.tenant, job.id, scale)
     if wanted.suspended and not is_suspended(job) and not job.finished:
-        job = await operations.halt(desk, job.spec.tenant, job.id)
+        job = await operations.halt(context, job.spec.tenant, job.id)
     elif is_suspended(job) and not wanted.suspended:
-        job = await operations.resume(desk, job.spec.tenant, job.id)
+        job = await operations.resume(context, job.spec.tenant, job.id)
     return job
 
 

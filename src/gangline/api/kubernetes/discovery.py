@@ -1,12 +1,18 @@
 """What a client asks before it asks for anything: versions, groups, resources, namespaces."""
 
+from typing import Any
+
 from aiohttp import web
 
 from gangline import __version__
 from gangline.api.kubernetes.answers import list_object, object_answer
+from gangline.api.kubernetes.experiments import EXPERIMENTS
+from gangline.api.kubernetes.foreign_kinds import ForeignKind
+from gangline.api.kubernetes.inference_services import INFERENCE_SERVICES
 from gangline.api.kubernetes.job_objects import served_versions
 from gangline.api.kubernetes.plain import Plain
-from gangline.api.kubernetes.requests import desk_of, tenant_of
+from gangline.api.kubernetes.requests import context_of, tenant_of
+from gangline.api.kubernetes.train_jobs import TRAINER
 from gangline.dialects.kubeflow import GROUP
 from gangline.model import DEFAULT_TENANT, Tenant
 
@@ -20,6 +26,10 @@ _CORE = {
     "configmaps": ("ConfigMap", _KEPT_VERBS),
     "secrets": ("Secret", _KEPT_VERBS),
 }
+FOREIGN: tuple[ForeignKind[Any, Any, Any], ...] = (EXPERIMENTS, INFERENCE_SERVICES, *TRAINER)
+"""The kinds of others that are kept as records."""
+GROUPS = tuple(dict.fromkeys((GROUP, *(each.kind.api_version.partition("/")[0] for each in FOREIGN))))
+"""The groups besides that of Kubernetes itself."""
 _EMULATED = {"major": "1", "minor": "31"}
 """The release whose answers these are like; clients choose their behaviour by it."""
 
@@ -41,13 +51,13 @@ async def core_versions(request: web.Request) -> web.Response:
 
 
 async def groups(request: web.Request) -> web.Response:
-    """Return the one other group there is."""
-    return object_answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group()]})
+    """Return the other groups there are."""
+    return object_answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in GROUPS]})
 
 
 async def group(request: web.Request) -> web.Response:
-    """Return the group of training jobs."""
-    return object_answer({"kind": "APIGroup", "apiVersion": "v1", **_group()})
+    """Return one group."""
+    return object_answer({"kind": "APIGroup", "apiVersion": "v1", **_group(_asked(request))})
 
 
 async def core_resources(request: web.Request) -> web.Response:
@@ -57,32 +67,86 @@ async def core_resources(request: web.Request) -> web.Response:
     return object_answer({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources})
 
 
-async def job_resources(request: web.Request) -> web.Response:
-    """Return the kinds of job in one version."""
-    name = request.match_info["version"]
-    kinds = served_versions().get(name)
-    if kinds is None:
+async def group_resources(request: web.Request) -> web.Response:
+    """Return the kinds of one version of a group."""
+    group, name = _asked(request), request.match_info["version"]
+    if name not in _versions(group):
         raise web.HTTPNotFound(text=f"there is no version {name}")
-    resources = [_resource(kind.plural, kind.name, _JOB_VERBS) for kind in kinds]
-    return object_answer({"kind": "APIResourceList", "groupVersion": f"{GROUP}/{name}", "resources": resources})
+    following = {plural for each in FOREIGN for plural in each.followers}
+    of_cluster = _of_cluster()
+    resources = [
+        {
+            **_resource(plural, kind, [*_READ_VERBS, "watch"] if plural in following else _JOB_VERBS),
+            "namespaced": plural not in of_cluster,
+        }
+        for plural, kind in _versions(group)[name].items()
+    ]
+    return object_answer({"kind": "APIResourceList", "groupVersion": f"{group}/{name}", "resources": resources})
+
+
+async def open_api(request: web.Request) -> web.Response:
+    """Say which versions are described: kubectl asks before it sends a file, whether the server checks fields."""
+    versions = [f"apis/{group}/{name}" for group in GROUPS for name in _versions(group)]
+    return object_answer({"paths": {each: {"serverRelativeURL": f"/openapi/v3/{each}"} for each in versions}})
+
+
+async def open_api_of_version(request: web.Request) -> web.Response:
+    """Describe a version as far as kubectl needs: which kinds there are, and that the server checks their fields."""
+    group, version = request.match_info["group"], request.match_info["version"]
+    kinds = _versions(group).get(version, {}) if group in GROUPS else {}
+    base = f"/apis/{group}/{version}"
+    of_cluster = _of_cluster()
+    parameter = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+    paths: Plain = {
+        f"{base}{'' if plural in of_cluster else '/namespaces/{namespace}'}/{plural}/{{name}}": {
+            "patch": {
+                "parameters": [parameter],
+                "responses": {},
+                "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
+            }
+        }
+        for plural, kind in kinds.items()
+    }
+    information = {"title": "Gangline", "version": __version__}
+    return object_answer({"openapi": "3.0.0", "info": information, "paths": paths})
 
 
 async def namespace(request: web.Request) -> web.Response:
     """Return a namespace: every tenant is one, whether it has jobs or not."""
     tenant = tenant_of(request)
-    desk_of(request).caller.check(tenant)
+    context_of(request).caller.check(tenant)
     return object_answer(_namespace(tenant))
 
 
 async def namespaces(request: web.Request) -> web.Response:
     """Return the namespaces that are known to exist: the default one, and those the caller is confined to."""
-    tenants = desk_of(request).caller.tenants or frozenset({DEFAULT_TENANT})
+    tenants = context_of(request).caller.tenants or frozenset({DEFAULT_TENANT})
     return object_answer(list_object("Namespace", "v1", [_namespace(tenant) for tenant in sorted(tenants)]))
 
 
-def _group() -> Plain:
-    versions = [{"groupVersion": f"{GROUP}/{name}", "version": name} for name in served_versions()]
-    return {"name": GROUP, "versions": versions, "preferredVersion": versions[0]}
+def _asked(request: web.Request) -> str:
+    return request.path.partition("/apis/")[2].partition("/")[0]
+
+
+def _versions(group: str) -> dict[str, dict[str, str]]:
+    """The kinds of a group, by version and then by plural."""
+    jobs = served_versions() if group == GROUP else {}
+    found = {name: {kind.plural: kind.name for kind in kinds} for name, kinds in jobs.items()}
+    for each in FOREIGN:
+        its, _, version = each.kind.api_version.partition("/")
+        if its == group:
+            found[version] = {**found.get(version, {}), **each.kinds()}
+    return found
+
+
+def _of_cluster() -> set[str]:
+    """The plurals of kinds without namespaces."""
+    return {each.kind.plural for each in FOREIGN if not each.kind.namespaced}
+
+
+def _group(group: str) -> Plain:
+    versions = [{"groupVersion": f"{group}/{name}", "version": name} for name in _versions(group)]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
 def _resource(name: str, kind: str, verbs: list[str]) -> Plain:

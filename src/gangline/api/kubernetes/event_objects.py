@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from gangline.api.kubernetes.job_objects import version_and_uid
 from gangline.api.kubernetes.plain import Plain
 from gangline.api.kubernetes.pod_objects import pod_name
-from gangline.dialects.kubeflow import GROUP, Kind, time_text
+from gangline.dialects.kubeflow import Kind, time_text
 from gangline.model import Job, JournalRecord
 
 _WARNINGS = frozenset({"ReplicaFailed", "ReplicaLost", "ReplicaBackingOff", "DeadlineExceeded"})
@@ -26,12 +27,13 @@ def job_to_events(job: Job, kind: Kind, journal: Sequence[JournalRecord]) -> Ite
 def _event(job: Job, kind: Kind, record: JournalRecord, reason: str, message: str, *, pod: str | None = None) -> Plain:
     name = pod or job.name
     at = time_text(record.at)
+    version, uid = version_and_uid(job, kind)
     involved = {
-        "apiVersion": "v1" if pod else f"{GROUP}/v1",
+        "apiVersion": "v1" if pod else version,
         "kind": "Pod" if pod else kind.name,
         "name": name,
         "namespace": job.spec.tenant,
-        "uid": f"{job.id}-{job.attempt}-{record.replica}" if pod else job.id,
+        "uid": f"{job.id}-{job.attempt}-{record.replica}" if pod else uid,
     }
     return {
         "apiVersion": "v1",

@@ -3,8 +3,13 @@
 import json
 
 from gangline.api.kubernetes.plain import Plain, given, part, text
+from gangline.dialects.katib.batch_job import BATCH, ORIGIN
 from gangline.dialects.kubeflow import GROUP, KINDS, Kind, job_to_status, kind_of, time_text
-from gangline.model import Job, Phase
+from gangline.dialects.trainer import API_VERSION as TRAINER_VERSION
+from gangline.dialects.trainer import ORIGIN as TRAINER_ORIGIN
+from gangline.dialects.trainer import PODS as TRAIN_JOB
+from gangline.model import Job, JobSpec, Phase
+from gangline.model.record import owner_of
 
 PLURALS = {kind.plural: kind for kind in KINDS.values()}
 _PREFIX = 58
@@ -24,9 +29,21 @@ def served_versions() -> dict[str, list[Kind]]:
     return {version: [PLURALS[plural] for plural in sorted(plurals)] for version, plurals in _SERVED.items()}
 
 
+def pod_kind_of(spec: JobSpec) -> Kind | None:
+    """The kind whose pods clients see: Kubeflow's, the Job of ``batch/v1`` that a trial of Katib is, a TrainJob."""
+    return kind_of(spec) or {ORIGIN: BATCH, TRAINER_ORIGIN: TRAIN_JOB}.get(spec.origin or "")
+
+
+def version_and_uid(job: Job, kind: Kind) -> tuple[str, str]:
+    """The ``apiVersion`` and the uid of the object that clients see of a job; a TrainJob is a record that has one."""
+    if kind is TRAIN_JOB:
+        return TRAINER_VERSION, str(owner_of(job.id))
+    return "batch/v1" if kind is BATCH else f"{GROUP}/v1", str(job.id)
+
+
 def is_shown(job: Job, kind: Kind | None = None) -> bool:
     """Whether a job is there for clients: of that kind (of any, without one) and not on its way out."""
-    found = kind_of(job.spec)
+    found = kind_of(job.spec) if kind is not None else pod_kind_of(job.spec)
     return found is not None and not job.deleting and kind in (None, found)
 
 
@@ -44,11 +61,12 @@ def job_to_object(job: Job, kind: Kind, version: str = "v1") -> Plain:
 
 def owner_reference(job: Job, kind: Kind) -> Plain:
     """Point from a pod to its job."""
+    version, uid = version_and_uid(job, kind)
     return {
-        "apiVersion": f"{GROUP}/v1",
+        "apiVersion": version,
         "kind": kind.name,
         "name": job.name,
-        "uid": job.id,
+        "uid": uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }

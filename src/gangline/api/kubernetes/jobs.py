@@ -9,6 +9,7 @@ from http import HTTPStatus
 from aiohttp import web
 
 from gangline import operations
+from gangline.api.bodies import whole_body
 from gangline.api.kubernetes.answers import list_object, object_answer, stream_answer, success_object
 from gangline.api.kubernetes.changing import change_job
 from gangline.api.kubernetes.job_objects import is_shown, job_to_object, named
@@ -16,8 +17,8 @@ from gangline.api.kubernetes.plain import Plain, decode_object, merged, part, te
 from gangline.api.kubernetes.requests import (
     all_jobs,
     check_version,
+    context_of,
     deletion_is_trial,
-    desk_of,
     find_job,
     is_trial,
     kind_in,
@@ -40,8 +41,8 @@ _FIELDS = ("metadata.name", "metadata.namespace")
 
 async def create(request: web.Request) -> web.Response:
     """Submit the job in the body."""
-    kind, version, tenant, desk = kind_in(request), version_of(request), tenant_of(request), desk_of(request)
-    document = decode_object(await request.read())
+    kind, version, tenant, context = kind_in(request), version_of(request), tenant_of(request), context_of(request)
+    document = decode_object(await whole_body(request))
     identity = str(uuid.uuid4())
     name = named(document, suffix=identity[:5])
     given = text(document, "metadata", "namespace")
@@ -50,9 +51,9 @@ async def create(request: web.Request) -> web.Response:
     document["metadata"] = {**part(document, "metadata"), "namespace": tenant} | ({"name": name} if name else {})
     translation = translate(document, kind, version)
     if is_trial(request):
-        job = new_job(JobId(identity), translation.spec, desk.clock.now(), halted=translation.suspended)
+        job = new_job(JobId(identity), translation.spec, context.clock.now(), halted=translation.suspended)
     else:
-        job = await operations.submit(desk, JobId(identity), translation.spec, halted=translation.suspended)
+        job = await operations.submit(context, JobId(identity), translation.spec, halted=translation.suspended)
     notes = (*translation.notes, *translation.local_notes)
     return object_answer(job_to_object(job, kind, version), HTTPStatus.CREATED, warnings=notes)
 
@@ -87,13 +88,13 @@ async def patch(request: web.Request) -> web.Response:
     """Merge the body into a job: suspend or resume it, scale it, change its labels; before it has run, anything."""
     if request.content_type == "application/json-patch+json":
         raise web.HTTPUnsupportedMediaType(text="send a merge patch (application/merge-patch+json)")
-    change = decode_object(await request.read())
+    change = decode_object(await whole_body(request))
     return await _changed(request, lambda current: merged(current, change), change)
 
 
 async def put(request: web.Request) -> web.Response:
     """Replace a job by the one in the body; the same rules as for a patch."""
-    document = decode_object(await request.read())
+    document = decode_object(await whole_body(request))
     return await _changed(request, lambda current: document, document)
 
 
@@ -102,7 +103,7 @@ async def delete(request: web.Request) -> web.Response:
     kind = kind_in(request)
     job = await find_job(request, name_of(request), kind)
     if not await deletion_is_trial(request, uid=job.id, version=str(job.version)):
-        await operations.delete(desk_of(request), tenant_of(request), job.id)
+        await operations.delete(context_of(request), tenant_of(request), job.id)
     return object_answer(success_object(job.name, kind.plural, job.id))
 
 
@@ -116,7 +117,7 @@ async def _changed(request: web.Request, change: Callable[[Plain], object], sent
     wanted = change(current)
     if not isinstance(wanted, dict) or part(wanted, "metadata").get("name") != job.name:
         raise InvalidInputError("the name cannot change", field="metadata.name", expected=f"'{job.name}'")
-    job = await change_job(desk_of(request), job, kind, version, before=current, after=wanted)
+    job = await change_job(context_of(request), job, kind, version, before=current, after=wanted)
     return object_answer(job_to_object(job, kind, version))
 
 
@@ -124,9 +125,9 @@ async def _changes(
     request: web.Request, kind: Kind, wanted: tuple[Selector, ...], fields: tuple[Selector, ...]
 ) -> AsyncGenerator[bytes, None]:
     """Every job as it is, then every change. A client that listed before sees some jobs twice, which it can tell."""
-    desk, version = desk_of(request), version_of(request)
+    context, version = context_of(request), version_of(request)
     shown: dict[JobId, Job] = {}
-    async for change in operations.watch_jobs(desk, tenant_of(request), JobQuery(limit=500), whole=True):
+    async for change in operations.watch_jobs(context, tenant_of(request), JobQuery(limit=500), whole=True):
         job, known = change.job, shown.get(change.job_id)
         if job is not None and is_shown(job, kind) and _wanted(job, wanted, fields):
             shown[job.id] = job

@@ -48,13 +48,13 @@ def decode_object(raw: bytes) -> Plain:
     except RecursionError as error:
         raise InvalidInputError("the body is nested too deeply", field="body") from error
     if not isinstance(found, dict):
-        raise InvalidInputError("the body is no object", field="body", expected="a JSON object (or a merge patch)")
+        raise InvalidInputError("the body is not an object", field="body", expected="a JSON object (or a merge patch)")
     return found
 
 
 def _refuse_constant(word: str) -> object:
     """Refuse NaN and the infinities, which Python reads and no other client would."""
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def merged(target: object, patch: object) -> object:

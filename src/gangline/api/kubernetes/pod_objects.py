@@ -2,18 +2,19 @@
 
 import json
 
-from gangline.api.kubernetes.job_objects import owner_reference
+from gangline.api.kubernetes.job_objects import owner_reference, pod_kind_of
 from gangline.api.kubernetes.plain import Plain, given, items, part, text, texts
 from gangline.dialects.kubeflow import (
     JOB_ROLE_LABEL,
     REPLICA_INDEX_LABEL,
     Kind,
-    kind_of,
     replica_name,
     selector_labels,
     time_text,
 )
 from gangline.dialects.kubeflow.status import outlived
+from gangline.dialects.trainer import PODS as TRAIN_JOB
+from gangline.dialects.trainer import jobset_labels
 from gangline.model import Clean, Job, Phase, ReplicaId, ReplicaState, ReplicaStatus, RoleName, Timestamp
 
 _LAUNCHER = RoleName("launcher")
@@ -32,7 +33,7 @@ _PHASES = {
 
 def pod_name(job: Job, replica: ReplicaId) -> str:
     """Name a pod."""
-    kind = kind_of(job.spec)
+    kind = pod_kind_of(job.spec)
     return replica_name(kind, job.name, replica) if kind is not None else f"{job.name}-{replica}"
 
 
@@ -50,7 +51,7 @@ def candidates(name: str) -> list[tuple[str, ReplicaId]]:
 
 def pods_of(job: Job) -> list[Plain]:
     """Every pod of a job that is there now: none while it waits, and of a finished job what its clean-up left."""
-    kind = kind_of(job.spec)
+    kind = pod_kind_of(job.spec)
     if kind is None or not (job.holding or job.finished):
         return []
     clean = job.spec.policy.clean
@@ -79,6 +80,8 @@ def _metadata(job: Job, kind: Kind, status: ReplicaStatus, template: Plain) -> P
         **selector_labels(job.name, kind, status.id.role),
         REPLICA_INDEX_LABEL: str(status.id.index),
     }
+    if kind is TRAIN_JOB:
+        labels |= jobset_labels(job.name, status.id)
     if status.id == ReplicaId(job.spec.lead_role, 0):
         labels[JOB_ROLE_LABEL] = "master"
     return given(

@@ -9,11 +9,12 @@ from aiohttp import web
 from gangline import operations
 from gangline.api.kubernetes.answers import list_object, object_answer, stream_answer
 from gangline.api.kubernetes.event_objects import job_to_events
+from gangline.api.kubernetes.job_objects import pod_kind_of
 from gangline.api.kubernetes.plain import Plain, text, texts
 from gangline.api.kubernetes.pod_objects import candidates, pods_of
 from gangline.api.kubernetes.requests import (
     all_jobs,
-    desk_of,
+    context_of,
     find_job,
     name_of,
     number_in,
@@ -22,7 +23,6 @@ from gangline.api.kubernetes.requests import (
     tenant_of,
 )
 from gangline.api.kubernetes.selectors import equal_value, matches, parse_fields, parse_labels
-from gangline.dialects.kubeflow import kind_of
 from gangline.dialects.kubeflow.status import JOB_NAME_LABEL
 from gangline.errors import InvalidInputError, NotFoundError
 from gangline.model import Job, LogLine, ReplicaId, Timestamp
@@ -58,7 +58,7 @@ async def get(request: web.Request) -> web.Response:
 async def log(request: web.Request) -> web.StreamResponse:
     """Return what a pod has written; ``follow`` goes on until its attempt is over."""
     job, replica = await _replica(request)
-    desk = desk_of(request)
+    context = context_of(request)
     attempt = job.attempt - 1 if switched_on(request, "previous") else job.attempt
     if attempt < 1:
         raise InvalidInputError(f"pod '{name_of(request)}' has no output yet, or no earlier attempt", field="previous")
@@ -66,10 +66,10 @@ async def log(request: web.Request) -> web.StreamResponse:
         attempt=attempt,
         role=replica.role,
         index=replica.index,
-        since=_since(request, desk.clock.now()),
+        since=_since(request, context.clock.now()),
         tail=number_in(request, "tailLines"),
     )
-    lines = operations.logs(desk, tenant_of(request), job.id, wanted, follow=switched_on(request, "follow"))
+    lines = operations.logs(context, tenant_of(request), job.id, wanted, follow=switched_on(request, "follow"))
     written = _text(lines, stamped=switched_on(request, "timestamps"), most_bytes=number_in(request, "limitBytes"))
     return await stream_answer(request, written, content_type="text/plain; charset=utf-8")
 
@@ -84,11 +84,11 @@ async def events(request: web.Request) -> web.Response:
 
 
 async def _events_of(request: web.Request, job: Job) -> list[Plain]:
-    kind = kind_of(job.spec)
+    kind = pod_kind_of(job.spec)
     if kind is None:
         return []
     try:
-        journal = await operations.journal(desk_of(request), tenant_of(request), job.id, limit=_JOURNAL)
+        journal = await operations.journal(context_of(request), tenant_of(request), job.id, limit=_JOURNAL)
     except NotFoundError:
         return []  # it was removed since it was listed
     return list(job_to_events(job, kind, journal))
@@ -137,7 +137,7 @@ def _since(request: web.Request, now: Timestamp) -> Timestamp | None:
     try:
         return Timestamp(datetime.fromisoformat(moment).timestamp())
     except ValueError as error:
-        raise InvalidInputError(f"'{moment}' is no time", field="sinceTime", expected="RFC 3339") from error
+        raise InvalidInputError(f"'{moment}' is not a time", field="sinceTime", expected="RFC 3339") from error
 
 
 def _pod_fields(pod: Plain) -> dict[str, str]:

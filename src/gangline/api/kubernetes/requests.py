@@ -5,14 +5,15 @@ from collections.abc import AsyncGenerator
 from aiohttp import web
 
 from gangline import operations
+from gangline.api.bodies import whole_body
 from gangline.api.kubernetes.job_objects import is_shown, served_kind
 from gangline.api.kubernetes.plain import Plain, decode_object, part, text
-from gangline.api.rest.context import DESK_FOR
+from gangline.api.rest.context import CONTEXT_FOR
 from gangline.dialects.kubeflow import Kind
 from gangline.errors import InvalidInputError, NotFoundError
 from gangline.model import Job, Tenant
 from gangline.model.identity import check_name
-from gangline.operations import Desk
+from gangline.operations import OperationContext
 from gangline.storage.interface import JobQuery
 
 _PAGE = 500
@@ -20,9 +21,9 @@ _MOST_DIGITS = 18
 _TRUE = frozenset({"1", "t", "true"})
 
 
-def desk_of(request: web.Request) -> Desk:
-    """Return the desk for whoever asks."""
-    return request.app[DESK_FOR](request)
+def context_of(request: web.Request) -> OperationContext:
+    """Return the context for whoever asks."""
+    return request.app[CONTEXT_FOR](request)
 
 
 def tenant_of(request: web.Request) -> Tenant:
@@ -70,7 +71,7 @@ def is_trial(request: web.Request) -> bool:
 
 async def deletion_is_trial(request: web.Request, *, uid: str, version: str) -> bool:
     """Read the options of a deletion and say whether it is only to be tried; refuse it if another object is meant."""
-    body = await request.read()
+    body = await whole_body(request)
     options = decode_object(body) if body else {}
     conditions = part(options, "preconditions")
     check_version(conditions, version)
@@ -98,7 +99,7 @@ def kind_in(request: web.Request) -> Kind:
 
 async def find_job(request: web.Request, name: str, kind: Kind | None = None) -> Job:
     """Return the Kubeflow job of that name; one that is being deleted is gone for clients, as on a cluster."""
-    job = await operations.get_job(desk_of(request), tenant_of(request), name)
+    job = await operations.get_job(context_of(request), tenant_of(request), name)
     if job.name != name or not is_shown(job, kind):
         raise NotFoundError("job" if kind is None else kind.plural, name)
     return job
@@ -106,10 +107,10 @@ async def find_job(request: web.Request, name: str, kind: Kind | None = None) ->
 
 async def all_jobs(request: web.Request, kind: Kind | None = None) -> AsyncGenerator[Job, None]:
     """Return every Kubeflow job of the namespace, newest first."""
-    desk, tenant = desk_of(request), tenant_of(request)
+    context, tenant = context_of(request), tenant_of(request)
     after: str | None = None
     while True:
-        page = await operations.list_jobs(desk, tenant, JobQuery(limit=_PAGE, after=after))
+        page = await operations.list_jobs(context, tenant, JobQuery(limit=_PAGE, after=after))
         for job in page.jobs:
             if is_shown(job, kind):
                 yield job

@@ -1,4 +1,4 @@
-"""What a handler needs from its request: the desk it may work at, the tenant, the job it speaks of."""
+"""What a handler needs from its request: the context of its operations, the tenant, the job it speaks of."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -6,22 +6,27 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
+from gangline.api.bodies import whole_body
 from gangline.errors import InvalidInputError
 from gangline.model import Tenant
 from gangline.model.identity import check_name
-from gangline.operations import Desk
+from gangline.operations import OperationContext
 
 T = TypeVar("T")
 
-DeskFor = Callable[[web.Request], Desk]
-"""Finds out who asks and gives them a desk, or refuses them; the composition root supplies it."""
+ContextFor = Callable[[web.Request], OperationContext]
+"""Finds out who asks and makes the context for them, or refuses them; the composition root supplies it."""
 
-DESK_FOR: web.AppKey[DeskFor] = web.AppKey("desk_for", object)  # type: ignore[arg-type]  # a callable has no class
+CONTEXT_FOR: web.AppKey[ContextFor] = web.AppKey("context_for", object)  # type: ignore[arg-type]  # a callable has no class
 
 
-def desk_of(request: web.Request) -> Desk:
-    """Return the desk for whoever asks."""
-    return request.app[DESK_FOR](request)
+CONTEXT: web.RequestKey[OperationContext] = web.RequestKey("context", OperationContext)
+"""A context that stands in for the usual one: of a change that is only tried, or tied to a version."""
+
+
+def context_of(request: web.Request) -> OperationContext:
+    """Return the context for whoever asks."""
+    return request[CONTEXT] if CONTEXT in request else request.app[CONTEXT_FOR](request)
 
 
 def tenant_of(request: web.Request) -> Tenant:
@@ -39,7 +44,7 @@ def reference_of(request: web.Request) -> str:
 async def body_of(request: web.Request, kind: type[T]) -> T:
     """Decode the body; a wrong one is refused with the place of the fault."""
     try:
-        return msgspec.json.decode(await request.read(), type=kind)
+        return msgspec.json.decode(await whole_body(request), type=kind)
     except msgspec.DecodeError as error:
         raise InvalidInputError(f"the body is not understood: {error}", field="body") from error
     except RecursionError as error:

@@ -1,26 +1,35 @@
 """Reading query parameters: each is known, typed and given once, or refused by name."""
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TypeVar
 
 from aiohttp import web
 
+from gangline.api.operation import operation_of
 from gangline.errors import InvalidInputError
 from gangline.model import Phase, Timestamp
 
 T = TypeVar("T")
+Choice = TypeVar("Choice", bound=StrEnum)
+
+DRY_RUN = "dryRun"
+"""What every change knows, whatever else is in its row."""
 
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Parameters:
-    """The query of one request. Only the names given to the constructor may occur in it."""
+    """The query of one request. Only the names in the row of its operation may occur in it."""
 
-    def __init__(self, request: web.Request, known: Iterable[str]) -> None:
+    def __init__(self, request: web.Request) -> None:
         self._query = request.query
-        known = tuple(known)
+        operation = operation_of(request)
+        known = () if operation is None else tuple(operation.query)
+        if operation is not None and operation.changes:
+            known = (*known, DRY_RUN)
         for name in self._query:
             if name not in known:
                 nearest = difflib.get_close_matches(name, known, n=1)
@@ -64,6 +73,15 @@ class Parameters:
         words = [word for text in self.texts(name) for word in text.split(",")]
         return frozenset(_phase(name, word) for word in words) if words else None
 
+    def choice(self, name: str, word: str, choices: type[Choice]) -> Choice:
+        """Return one of few words."""
+        try:
+            return choices(word)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"'{word}' is not understood", field=name, expected=f"one of {', '.join(choices)}"
+            ) from error
+
     def parsed(self, name: str, read: Callable[[str], T], expected: str) -> T | None:
         """Return what ``read`` makes of a parameter; its ValueError is a refusal that says what is expected."""
         text = self._query.get(name)
@@ -86,7 +104,7 @@ def _phase(name: str, word: str) -> Phase:
     except ValueError as error:
         nearest = difflib.get_close_matches(word.upper(), list(Phase), n=1)
         raise InvalidInputError(
-            f"'{word}' is no phase",
+            f"'{word}' is not a phase",
             field=name,
             expected=f"one of {', '.join(Phase)}",
             suggestion=nearest[0] if nearest else None,

@@ -86,7 +86,7 @@ class Team:
     def meeting_point(self, replica: ReplicaId) -> str:
         """Where a replica is to meet the others; the lead itself is told its own IP address instead of its name.
 
-        PaddlePaddle's launcher serves there only if the address is literally its own, and waits for ever if not.
+        PaddlePaddle's launcher serves there only if the address is literally its own, and waits forever if not.
         """
         if replica == self.lead and self.own_host is not None:
             return f"{self.own_host}:{self.addresses[self.lead][1]}"

@@ -7,14 +7,13 @@ from gangline.dialects.native.amounts import SIZES
 from gangline.dialects.native.fields import API_VERSION, KIND, PRIORITIES
 from gangline.dialects.native.job import job_from_plain, job_from_value, job_to_plain, read_job, read_jobs
 from gangline.dialects.native.short_form import ShortForm, derived_name, job_from_short_form, pairs
-from gangline.dialects.native.sweep import SWEEP_KIND, read_sweep, sweep_from_plain, sweep_to_plain
+from gangline.dialects.native.sweep import sweep_from_value, sweep_to_plain
 
 __all__ = [
     "API_VERSION",
     "KIND",
     "PRIORITIES",
     "SIZES",
-    "SWEEP_KIND",
     "ShortForm",
     "derived_name",
     "job_from_plain",
@@ -24,7 +23,6 @@ __all__ = [
     "pairs",
     "read_job",
     "read_jobs",
-    "read_sweep",
-    "sweep_from_plain",
+    "sweep_from_value",
     "sweep_to_plain",
 ]

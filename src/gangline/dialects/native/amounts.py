@@ -12,6 +12,9 @@ DEFAULT_CPU_MILLIS = 1000
 GPU_NAMES = ("gpu", "nvidia.com/gpu", "amd.com/gpu")
 """The same thing under its short name and under the names device plugins give it."""
 
+MIG_PREFIX, MIG_MAKER = "mig-", "nvidia.com/"
+"""A slice of a GPU is a device of its own: ``mig-1g.5gb`` is short for the name that its device plugin gives it."""
+
 _SIZE_TABLE = {
     # name: (gpus, cpus, memory in GiB)
     "1-k80": (1, 4, 24),
@@ -52,6 +55,7 @@ def _size_name(value: Value, known: Mapping[str, Resources]) -> str:
 
 def _amounts(value: Value, start: Resources) -> Resources:
     cpu, memory, gpu, extended = start.cpu_millis, start.memory_mib, start.gpu_millis, dict(start.extended)
+    gpu_memory = start.gpu_memory_mib
     for name, amount in value.fields().items():
         if name == "cpu":
             cpu = amount.converted(quantities.cpu_millis, quantities.CPU_FORM)
@@ -59,11 +63,14 @@ def _amounts(value: Value, start: Resources) -> Resources:
             memory = amount.converted(_memory, quantities.MEMORY_FORM)
         elif name in GPU_NAMES:
             gpu = amount.converted(quantities.gpu_millis, quantities.GPU_FORM)
-        elif "/" in name:
-            extended[name] = amount.converted(quantities.count, quantities.COUNT_FORM)
+        elif name == "gpu_memory":
+            gpu_memory = amount.converted(_memory, quantities.MEMORY_FORM)
+        elif "/" in name or name.startswith(MIG_PREFIX):
+            full = f"{MIG_MAKER}{name}" if name.startswith(MIG_PREFIX) else name
+            extended[full] = amount.converted(quantities.count, quantities.COUNT_FORM)
         else:
             raise value.unknown("resource", name, (*fields.RESOURCES, "vendor.example/name"), below=f".{name}")
-    return Resources(cpu_millis=cpu, memory_mib=memory, gpu_millis=gpu, extended=extended)
+    return Resources(cpu_millis=cpu, memory_mib=memory, gpu_millis=gpu, extended=extended, gpu_memory_mib=gpu_memory)
 
 
 def _memory(amount: str | int | float) -> int:
@@ -81,4 +88,6 @@ def resources_to_plain(resources: Resources) -> dict[str, object]:
         plain["memory"] = quantities.memory_text(resources.memory_mib)
     if resources.gpu_millis:
         plain["gpu"] = quantities.gpu_text(resources.gpu_millis)
+    if resources.gpu_memory_mib:
+        plain["gpu_memory"] = quantities.memory_text(resources.gpu_memory_mib)
     return plain | dict(resources.extended)

@@ -7,7 +7,7 @@ KIND = "Job"
 
 DOCUMENT = ("apiVersion", "kind", "metadata", "spec", "status")
 METADATA = ("name", "tenant", "namespace", "queue", "priority", "labels", "origin", "manifest")
-INHERITED = ("command", "resources", "size")
+INHERITED = ("command", "resources", "size", "volumes")
 """Fields that ``spec`` hands down to roles that have none of their own."""
 SINGLE_ROLE = ("replicas", "min", "max", "port")
 """Fields that ``spec`` takes only when it names no roles."""
@@ -23,6 +23,9 @@ SPEC = (
     "data",
     "policy",
     "placement",
+    "source",
+    "metrics",
+    "checkpoints",
     *INHERITED,
     *SINGLE_ROLE,
     *EITHER,
@@ -41,10 +44,19 @@ ROLE = (
     "port",
     "placement",
     "pod_template",
+    "volumes",
+    "groups",
+    "priority",
+    "preemptible",
 )
-RESOURCES = ("cpu", "memory", "gpu")
+RESOURCES = ("cpu", "memory", "gpu", "gpu_memory")
+VARIABLE = ("secret",)
+VOLUME = ("name", "at", "read_only")
 DATA = ("inputs", "outputs")
-DATA_MOVE = ("from", "to")
+CHECKPOINTS = ("to", "store", "keep", "every")
+METRICS = ("from", "format", "pattern", "values", "step", "lines")
+SOURCE = ("commit", "dirty", "packages", "rerun_of")
+DATA_MOVE = ("from", "to", "store", "include", "exclude", "unpack")
 POLICY = (
     "max_attempts",
     "max_replica_restarts",
@@ -52,17 +64,27 @@ POLICY = (
     "retry",
     "success",
     "backoff",
+    "backoff_factor",
     "backoff_limit",
+    "retry_for",
     "deadline",
     "ttl",
     "grace",
     "expected",
     "preemptible",
     "clean",
+    "replicas",
+    "stalled",
+    "nan",
 )
+STALLED = ("after", "action")
+NAN = ("action", "metric")
 NODES = ("gpu_type", "node_selector", "node_affinity", "tolerations")
 """What a placement says of nodes: of a job's and of a role's alike."""
-PLACEMENT = ("prefer", "within", "within_required", "apart", "near", "away", *NODES)
+WITHIN = ("within", "within_required")
+"""What a placement says of domains: of a job's and of a role's alike."""
+LEVEL = ("level", "required")
+PLACEMENT = ("prefer", *WITHIN, "apart", "near", "away", *NODES)
 REQUIREMENT = ("key", "operator", "values")
 TOLERATION = ("key", "operator", "value", "effect")
 
@@ -74,11 +96,16 @@ ALL: Mapping[str, tuple[str, ...]] = {
     "metadata": METADATA,
     "spec": SPEC,
     "role": ROLE,
+    "variable": VARIABLE,
     "resources": RESOURCES,
     "data": DATA,
     "data move": DATA_MOVE,
+    "source": SOURCE,
+    "metrics": METRICS,
+    "checkpoints": CHECKPOINTS,
     "policy": POLICY,
     "placement": PLACEMENT,
+    "level": LEVEL,
     "requirement": REQUIREMENT,
     "toleration": TOLERATION,
 }

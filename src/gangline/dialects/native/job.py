@@ -7,9 +7,16 @@ from types import MappingProxyType
 from gangline.dialects import document
 from gangline.dialects.native import fields
 from gangline.dialects.native.amounts import resources_to_plain
-from gangline.dialects.native.placement import nodes_to_plain, placement_to_plain, read_placement
-from gangline.dialects.native.policy import data_to_plain, policy_to_plain, read_data, read_policy
-from gangline.dialects.native.role import read_environment, read_roles
+from gangline.dialects.native.placement import levels_to_plain, nodes_to_plain, placement_to_plain, read_placement
+from gangline.dialects.native.policy import (
+    checkpoints_to_plain,
+    data_to_plain,
+    policy_to_plain,
+    read_checkpoints,
+    read_data,
+    read_policy,
+)
+from gangline.dialects.native.role import read_environment, read_priority, read_roles
 from gangline.dialects.value import Value
 from gangline.errors import InvalidInputError
 from gangline.model import (
@@ -26,6 +33,8 @@ from gangline.model import (
     Tenant,
 )
 from gangline.model.identity import check_name
+from gangline.model.metric_source import MetricFormat, MetricSource
+from gangline.model.source import Source
 
 NO_SIZES: Mapping[str, Resources] = MappingProxyType({})
 
@@ -78,7 +87,7 @@ def job_from_parts(
             name=name,
             tenant=_tenant(metadata),
             queue=QueueName(queue.text()) if queue is not None else DEFAULT_QUEUE,
-            priority=_priority(priority) if priority is not None else fields.PRIORITIES["normal"],
+            priority=read_priority(priority) if priority is not None else fields.PRIORITIES["normal"],
             labels=metadata["labels"].strings() if "labels" in metadata else {},
             framework=framework,
             processes=read_processes(given["processes"]) if "processes" in given else None,
@@ -92,6 +101,9 @@ def job_from_parts(
             placement=read_placement(given["placement"]) if "placement" in given else PlacementRule(),
             origin=metadata["origin"].text() if "origin" in metadata else None,
             manifest_json=_manifest(metadata),
+            source=_source(given["source"]) if "source" in given else None,
+            checkpoints=read_checkpoints(given["checkpoints"]) if "checkpoints" in given else None,
+            metrics=tuple(map(_metrics, given["metrics"].items())) if "metrics" in given else (),
         )
 
 
@@ -123,6 +135,42 @@ def _manifest(metadata: Mapping[str, Value]) -> str | None:
     return document.compact_json(metadata["manifest"].data)
 
 
+def _source(value: Value) -> Source:
+    given = value.fields(fields.SOURCE)
+    texts = {name: given[name].text() for name in given if name != "dirty"}
+    return Source(**texts, dirty=given["dirty"].boolean() if "dirty" in given else False)
+
+
+def _source_to_plain(source: Source) -> dict[str, object]:
+    return {name: getattr(source, name) for name in fields.SOURCE if getattr(source, name)}
+
+
+def _metrics(value: Value) -> MetricSource:
+    given = value.fields(fields.METRICS)
+    for name in ("from", "format"):
+        if name not in given:
+            raise value.missing(name, "the file or folder" if name == "from" else "tensorboard, pattern or records")
+    with value.located():
+        return MetricSource(
+            path=given["from"].text(),
+            format=given["format"].choice(MetricFormat),
+            pattern=given["pattern"].text() if "pattern" in given else "",
+            values=given["values"].strings() if "values" in given else {},
+            step=given["step"].text() if "step" in given else "",
+            lines=given["lines"].integer(1, 1000) if "lines" in given else 1,
+        )
+
+
+def _metrics_to_plain(source: MetricSource) -> dict[str, object]:
+    plain = {
+        "pattern": source.pattern or None,
+        "values": dict(source.values) or None,
+        "step": source.step or None,
+        "lines": None if source.lines == 1 else source.lines,
+    }
+    return {"from": source.path, "format": source.format.value, **_given(plain)}
+
+
 def read_processes(value: Value) -> int | Processes:
     """Read how many processes run in a replica: a number, or what torchrun is to count."""
     text = value.text_or_number()
@@ -131,13 +179,7 @@ def read_processes(value: Value) -> int | Processes:
     if text in tuple(Processes):
         return Processes(text)
     words = ", ".join(Processes)
-    raise value.wrong(f"'{text}' is no number of processes", expected=f"{words} or a whole number from 1 on")
-
-
-def _priority(value: Value) -> int:
-    if isinstance(value.data, str):
-        return fields.PRIORITIES[value.one_of(fields.PRIORITIES)]
-    return value.integer(0, fields.MOST_PRIORITY)
+    raise value.wrong(f"'{text}' is not a number of processes", expected=f"{words} or a whole number from 1 on")
 
 
 def job_to_plain(spec: JobSpec, *, roles_as_list: bool = False) -> dict[str, object]:
@@ -168,6 +210,9 @@ def job_to_plain(spec: JobSpec, *, roles_as_list: bool = False) -> dict[str, obj
         "data": data_to_plain(spec.inputs, spec.outputs) or None,
         "policy": policy_to_plain(spec.policy) or None,
         "placement": placement_to_plain(spec.placement) or None,
+        "checkpoints": None if spec.checkpoints is None else checkpoints_to_plain(spec.checkpoints),
+        "metrics": [_metrics_to_plain(source) for source in spec.metrics] or None,
+        "source": None if spec.source is None else _source_to_plain(spec.source) or None,
     }
     return {
         "apiVersion": fields.API_VERSION,
@@ -190,10 +235,19 @@ def _role_to_plain(role: RoleSpec) -> dict[str, object]:
             "restart": None if role.restart is None else role.restart.value,
             "retry": None if role.retry is None else role.retry.value,
             "port": role.port,
-            "placement": None if role.placement is None else nodes_to_plain(role.placement),
+            "placement": _placement_to_plain(role),
             "pod_template": None if role.pod_template_json is None else json.loads(role.pod_template_json),
+            "groups": None if role.groups == 1 else role.groups,
+            "priority": role.priority,
+            "preemptible": role.preemptible,
         }
     )
+
+
+def _placement_to_plain(role: RoleSpec) -> dict[str, object] | None:
+    if role.placement is None and not role.within:
+        return None
+    return levels_to_plain(role.within) | ({} if role.placement is None else nodes_to_plain(role.placement))
 
 
 def _given(plain: Mapping[str, object]) -> dict[str, object]:

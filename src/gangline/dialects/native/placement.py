@@ -8,7 +8,7 @@ from typing import Any
 
 from gangline.dialects.native import fields
 from gangline.dialects.value import Value
-from gangline.model import Match, NodeRequirement, NodeRule, NodeTerm, PlacementRule, Prefer, Toleration
+from gangline.model import Match, NodeRequirement, NodeRule, NodeTerm, PlacementRule, Prefer, Toleration, Within
 
 OPERATORS = ("Equal", "Exists")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -17,11 +17,13 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 def read_placement(value: Value) -> PlacementRule:
     """Read ``spec.placement``."""
     given = value.fields(fields.PLACEMENT)
+    outermost, *nested = _levels(given) or (Within("", _flag(given)),)
     with value.located():
         return PlacementRule(
             prefer=given["prefer"].choice(Prefer) if "prefer" in given else None,
-            within=given["within"].text() if "within" in given else None,
-            within_required=given["within_required"].boolean() if "within_required" in given else True,
+            within=outermost.level or None,
+            within_required=outermost.required,
+            nested=tuple(nested),
             apart=given["apart"].text() if "apart" in given else None,
             near=given["near"].strings() if "near" in given else {},
             away=given["away"].strings() if "away" in given else {},
@@ -29,14 +31,44 @@ def read_placement(value: Value) -> PlacementRule:
         )
 
 
-def read_nodes(value: Value) -> NodeRule:
-    """Read the ``placement`` of a role, which speaks of nodes alone."""
+def read_nodes(value: Value) -> tuple[NodeRule | None, tuple[Within, ...]]:
+    """Read the ``placement`` of a role, which speaks of nodes, and of the domains that each of its groups stays in."""
     given = value.fields(fields.PLACEMENT)
     for name in given:
-        if name not in fields.NODES:
+        if name not in (*fields.NODES, *fields.WITHIN):
             raise given[name].wrong("it speaks of the whole gang", expected=f"it in spec.placement.{name}")
+    levels = _levels(given)
     with value.located():
-        return NodeRule(**_nodes(given))
+        return (None if levels and not _nodes(given) else NodeRule(**_nodes(given))), levels
+
+
+def _levels(given: Mapping[str, Value]) -> tuple[Within, ...]:
+    """Topology levels: one by its name, or a list from the outermost on, of names and of levels that say more."""
+    if "within" not in given:
+        return ()
+    value = given["within"]
+    if not isinstance(value.data, list | tuple):
+        return (Within(value.text(), _flag(given)),)
+    if "within_required" in given:
+        raise given["within_required"].wrong("it stands beside a list of levels", expected="required in each of them")
+    levels = tuple(map(_level, value.items()))
+    names = [each.level for each in levels]
+    if len(set(names)) < len(names):
+        raise value.wrong("a level is given twice", expected="each level once")
+    return levels
+
+
+def _flag(given: Mapping[str, Value]) -> bool:
+    return given["within_required"].boolean() if "within_required" in given else True
+
+
+def _level(value: Value) -> Within:
+    if isinstance(value.data, str):
+        return Within(value.text())
+    given = value.fields(fields.LEVEL)
+    if "level" not in given:
+        raise value.missing("level", "the name of a topology level, for example rack")
+    return Within(given["level"].text(), given["required"].boolean() if "required" in given else True)
 
 
 def _nodes(given: Mapping[str, Value]) -> dict[str, Any]:
@@ -84,13 +116,23 @@ def placement_to_plain(rule: PlacementRule) -> dict[str, object]:
     """Write what differs from the defaults."""
     plain: dict[str, object] = {
         "prefer": None if rule.prefer is None else rule.prefer.value,
-        "within": rule.within,
-        "within_required": None if rule.within_required else False,
+        **levels_to_plain(rule.levels or (Within("", rule.within_required),)),
         "apart": rule.apart,
         "near": dict(rule.near) or None,
         "away": dict(rule.away) or None,
     }
     return {name: setting for name, setting in plain.items() if setting is not None} | nodes_to_plain(rule)
+
+
+def levels_to_plain(levels: tuple[Within, ...]) -> dict[str, object]:
+    """Write topology levels: a single one as its name."""
+    if len(levels) > 1:
+        return {"within": [{"level": each.level, **({} if each.required else {"required": False})} for each in levels]}
+    plain: dict[str, object] = {}
+    for each in levels:
+        plain |= {"within": each.level} if each.level else {}
+        plain |= {} if each.required else {"within_required": False}
+    return plain
 
 
 def nodes_to_plain(rule: NodeRule) -> dict[str, object]:

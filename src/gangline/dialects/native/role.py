@@ -1,7 +1,9 @@
 """Roles of a job file, and what they inherit from the spec and from each other."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gangline.dialects.document import compact_json
 from gangline.dialects.native import fields
@@ -26,6 +28,8 @@ class _Inheritance:
     spec: Mapping[str, Value]
     sizes: Mapping[str, Resources]
     lead_command: Value | None = None
+    secrets: tuple[Mapping[str, object], ...] = ()
+    """Variables of the spec whose values Secrets keep."""
     launched: bool = False
     """Whether a launcher starts the processes of the other roles."""
 
@@ -34,12 +38,14 @@ def read_roles(
     spec: Value, given: Mapping[str, Value], framework: Framework, sizes: Mapping[str, Resources]
 ) -> tuple[RoleSpec, ...]:
     """Read ``spec.roles``, or the single role ``worker`` that the spec itself describes."""
+    secrets = tuple(_secret_variables(given.get("env")))
     if "roles" not in given:
         names = (*fields.INHERITED, *fields.SINGLE_ROLE)
         own = {name: value for name, value in given.items() if name in names}
         if "command" not in own:
             raise spec.missing("roles", "roles, or a command for a single role 'worker'")
-        return (_role(spec, WORKER, own, _Inheritance(framework=framework, spec=own, sizes=sizes)),)
+        alone = _Inheritance(framework=framework, spec=own, sizes=sizes, secrets=secrets)
+        return (_role(spec, WORKER, own, alone),)
     for name in fields.SINGLE_ROLE:
         if name in given:
             raise given[name].wrong(
@@ -54,6 +60,7 @@ def read_roles(
         spec=given,
         sizes=sizes,
         lead_command=_lead_command(read),
+        secrets=secrets,
         launched=framework is Framework.MPI and "launcher" in roles,
     )
     return tuple(_role(roles[name], name, own, above) for name, own in read.items())
@@ -94,6 +101,7 @@ def _role(where: Value, name: RoleName, own: Mapping[str, Value], above: _Inheri
     with where.located():
         check_name(name, "")
     resources = read_resources(own, above.sizes) or read_resources(above.spec, above.sizes)
+    placement, within = read_nodes(own["placement"]) if "placement" in own else (None, ())
     with where.located(prefix=f"roles.{name}"):
         role = RoleSpec(
             name=name,
@@ -105,11 +113,15 @@ def _role(where: Value, name: RoleName, own: Mapping[str, Value], above: _Inheri
             env=read_environment(own["env"]) if "env" in own else {},
             restart=own["restart"].choice(Restart) if "restart" in own else None,
             retry=own["retry"].choice(Retry) if "retry" in own else None,
-            placement=read_nodes(own["placement"]) if "placement" in own else None,
-            pod_template_json=compact_json(_template(own["pod_template"])) if "pod_template" in own else None,
+            placement=placement,
+            pod_template_json=_template_json(own, above),
+            groups=own["groups"].integer(1) if "groups" in own else 1,
+            within=within,
+            priority=read_priority(own["priority"]) if "priority" in own else None,
+            preemptible=own["preemptible"].boolean() if "preemptible" in own else None,
         )
-    if resources is not None:
-        role = replace(role, resources=resources)
+        if resources is not None:
+            role = replace(role, resources=resources)
     return replace(role, port=own["port"].integer(1, 65535)) if "port" in own else role
 
 
@@ -124,20 +136,93 @@ def _command(name: RoleName, own: Mapping[str, Value], above: _Inheritance) -> t
     return inherited.words() if inherited is not None else ()
 
 
+def read_priority(value: Value) -> int:
+    """Read a priority: a number, or the name of one."""
+    if isinstance(value.data, str):
+        return fields.PRIORITIES[value.one_of(fields.PRIORITIES)]
+    return value.integer(0, fields.MOST_PRIORITY)
+
+
 def read_environment(value: Value) -> dict[str, str]:
     """Read an environment: numbers become the text they were written as, names must be usable."""
-    environment = value.strings()
-    for name in environment:
+    for name in value.fields():
         check_variable(value, name, below=f".{name}")
-    return environment
+    return {name: each.text_or_number() for name, each in value.fields().items() if not _is_secret(each)}
+
+
+def _is_secret(value: Value) -> bool:
+    return isinstance(value.data, Mapping)
+
+
+def _secret_variables(value: Value | None) -> list[dict[str, object]]:
+    """Variables whose values a Secret keeps, ``{secret: NAME/KEY}``, as a pod template has them."""
+    found: list[dict[str, object]] = []
+    for name, each in value.fields().items() if value is not None else ():
+        if not _is_secret(each):
+            continue
+        given = each.fields(fields.VARIABLE)
+        secret, slash, key = given["secret"].text().partition("/") if "secret" in given else ("", "", "")
+        if not secret or not slash or not key:
+            raise each.wrong("it names no secret", expected="{secret: NAME/KEY}")
+        found.append({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
+    return found
 
 
 def check_variable(where: Value, name: str, *, below: str = "") -> None:
     """Refuse what no operating system takes as the name of a variable."""
     if not name or "=" in name:
-        raise where.wrong(f"'{name}' is no name for a variable", expected="a name without '='", below=below)
+        raise where.wrong(f"'{name}' is not a name for a variable", expected="a name without '='", below=below)
 
 
-def _template(value: Value) -> object:
-    value.fields()
-    return value.data
+def _template_json(own: Mapping[str, Value], above: _Inheritance) -> str | None:
+    """The pod template; ``volumes`` and variables from secrets are short forms of one."""
+    template = _own_template_json(own, own.get("volumes", above.spec.get("volumes")))
+    secrets: Sequence[Mapping[str, object]] = above.secrets
+    if own_secrets := _secret_variables(own.get("env")):
+        named = {each["name"] for each in own_secrets}
+        secrets = (*(each for each in secrets if each["name"] not in named), *own_secrets)
+    plainly = own["env"].fields() if "env" in own else {}
+    secrets = [each for each in secrets if each["name"] not in plainly or _is_secret(plainly[str(each["name"])])]
+    if not secrets:
+        return template
+    made: Any = json.loads(template or "{}")
+    containers = made.setdefault("spec", {}).setdefault("containers", [{}])
+    given = containers[0].setdefault("env", [])
+    known = {each.get("name") for each in given if isinstance(each, dict)}
+    given += [each for each in secrets if each["name"] not in known]
+    return compact_json(made)
+
+
+def _own_template_json(own: Mapping[str, Value], volumes: Value | None) -> str | None:
+    if volumes is not None:
+        if "pod_template" in own:
+            raise volumes.wrong("the role has a pod template too", expected="volumes in the template, or no template")
+        return compact_json(_volumes_to_template(volumes))
+    if "pod_template" not in own:
+        return None
+    own["pod_template"].fields()
+    return compact_json(own["pod_template"].data)
+
+
+def _volumes_to_template(value: Value) -> dict[str, object]:
+    volumes: list[dict[str, object]] = []
+    mounts: list[dict[str, object]] = []
+    for item in value.items():
+        given = item.fields(fields.VOLUME)
+        for name, expected in (("name", "the name of a volume"), ("at", "a path, for example /shared")):
+            if name not in given:
+                raise item.missing(name, expected)
+        name, path = given["name"].text(), given["at"].text()
+        with given["name"].located():
+            check_name(name, "")
+        if not path.startswith("/") or path == "/":
+            raise given["at"].wrong(
+                f"'{path}' is not a path for a volume", expected="a path from the root, such as /shared"
+            )
+        if path.rstrip("/") in {str(each["mountPath"]).rstrip("/") for each in mounts}:
+            raise given["at"].wrong(f"another volume is at {path}", expected="a path of its own for each")
+        read_only = "read_only" in given and given["read_only"].boolean()
+        if name not in {each["name"] for each in volumes}:
+            volumes.append({"name": name, "persistentVolumeClaim": {"claimName": name}})
+        mounts.append({"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})})
+    return {"spec": {"volumes": volumes, "containers": [{"volumeMounts": mounts}]}}

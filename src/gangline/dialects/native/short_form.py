@@ -63,6 +63,7 @@ class ShortForm:
     image: str | None = None
     code: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
     workers: int = 1
     min_workers: int | None = None
     max_workers: int | None = None
@@ -130,7 +131,7 @@ def _plain(form: ShortForm) -> dict[str, object]:
         "framework": form.framework or ("parameter-server" if form.ps else None),
         "image": form.image,
         "code": form.code,
-        "env": dict(form.env),
+        "env": {**form.env, **{name: {"secret": place} for name, place in form.secrets.items()}},
         "command": list(form.command),
         "resources": _given({"cpu": form.cpu, "memory": form.memory, "gpu": form.gpus}) or None,
         "size": form.size,

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import msgspec
 
 from gangline.dialects.kubeflow import GROUP, KINDS
+from gangline.kinds import AnyKind
 from gangline.kube import GenericObject, KubeClient, NotFoundError, Resource, read_answer
-from gangline.storage.kubernetes.kubeflow_definitions import CATEGORY, STRICT_CATEGORY
-from gangline.storage.kubernetes.kubeflow_records import KubeflowRecords
-from gangline.storage.kubernetes.records import RecordKind
+from gangline.storage.kubernetes.definitions.kubeflow import CATEGORY, STRICT_CATEGORY
+from gangline.storage.kubernetes.records.kubeflow import KubeflowRecords
+from gangline.storage.kubernetes.records.record_kind import RecordKind
 
 _ACCESS_REVIEWS = Resource(
     group="authorization.k8s.io",
@@ -50,10 +51,29 @@ async def kubeflow_kinds(client: KubeClient, *, namespace: str | None) -> Sequen
         if kind.plural in served and CATEGORY in served[kind.plural].categories
     ]
     # Rights come and go for all of them together, so one question is enough.
-    return kinds if kinds and await _may_list(client, kinds[0].resource.plural, namespace) else ()
+    return kinds if kinds and await _may_list(client, GROUP, kinds[0].resource.plural, namespace) else ()
 
 
-async def _may_list(client: KubeClient, plural: str, namespace: str | None) -> bool:
-    asked = {"group": GROUP, "resource": plural, "verb": "list", "namespace": namespace or ""}
+async def served_kinds(client: KubeClient, kinds: Sequence[AnyKind]) -> tuple[AnyKind, ...]:
+    """Return our own kinds, and those of other groups that are ours to run here; raises KubeError."""
+    found = list[AnyKind]()
+    for kind in kinds:
+        if not kind.foreign or await _is_served(client, kind):
+            found.append(kind)
+    return tuple(found)
+
+
+async def _is_served(client: KubeClient, kind: AnyKind) -> bool:
+    try:
+        answer = await client.raw(f"/apis/{kind.api_version}")
+    except NotFoundError:
+        return False
+    served = read_answer(answer, msgspec.json.Decoder(_ServedList)).resources
+    marked = any(each.name == kind.plural and CATEGORY in each.categories for each in served)
+    return marked and await _may_list(client, kind.api_version.partition("/")[0], kind.plural, None)
+
+
+async def _may_list(client: KubeClient, group: str, plural: str, namespace: str | None) -> bool:
+    asked = {"group": group, "resource": plural, "verb": "list", "namespace": namespace or ""}
     answer = await client.create(_ACCESS_REVIEWS, {"metadata": {}, "spec": {"resourceAttributes": asked}})
     return answer.status.get("allowed") is True

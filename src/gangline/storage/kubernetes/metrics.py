@@ -52,7 +52,7 @@ class MetricKeeper:
             held.setdefault(key_of(metric), metric)
             self._dirty.add(metric.job_id)
             if len(held) > 2 * _MOST_METRICS:
-                self._held[metric.job_id] = {key_of(kept): kept for kept in _newest(held.values())}
+                self._held[metric.job_id] = {key_of(stored): stored for stored in _newest(held.values())}
                 self._dropped.add(metric.job_id)
         if self._dirty and self._flushing is None:
             self._flushing = asyncio.create_task(self._flush_later(), name="flush metrics")
@@ -115,7 +115,7 @@ class MetricKeeper:
 
     async def _hold(self, job_id: JobId) -> None:
         metrics, dropped = await self._load(job_id)
-        self._held[job_id] = {key_of(kept): kept for kept in metrics}
+        self._held[job_id] = {key_of(stored): stored for stored in metrics}
         if dropped:
             self._dropped.add(job_id)
 
@@ -130,17 +130,17 @@ class MetricKeeper:
             return [], False
         name, owner = place
         try:
-            kept = await self._client.get(CONFIG_MAPS, name, namespace=owner.namespace)
+            stored = await self._client.get(CONFIG_MAPS, name, namespace=owner.namespace)
         except NotFoundError:
             return [], False
-        if not belongs(kept.metadata, owner):
+        if not belongs(stored.metadata, owner):
             return [], False
         try:
-            metrics = _decoder.decode(gzip.decompress(base64.b64decode(kept.binary_data[_KEY])))
+            metrics = _decoder.decode(gzip.decompress(base64.b64decode(stored.binary_data[_KEY])))
         except (KeyError, ValueError, OSError, EOFError, zlib.error, msgspec.MsgspecError) as error:
             _log.warning("the metrics in %s/%s were damaged and begin anew: %r", owner.namespace, name, error)
             return [], True
-        return metrics, _DROPPED in kept.binary_data
+        return metrics, _DROPPED in stored.binary_data
 
     async def _write(self, job_id: JobId) -> None:
         place = self._place(job_id)

@@ -10,12 +10,14 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from gangline.errors import ConflictError, NotFoundError, StaleVersionError, StorageError
+from gangline.kinds import Kind
+from gangline.kinds.kind import Spec, Status, View
 from gangline.kube import (
     AlreadyExistsError,
     ApiError,
-    GenericObject,
     InvalidError,
     KubeClient,
     KubeError,
@@ -23,23 +25,19 @@ from gangline.kube import (
 )
 from gangline.kube import ConflictError as KubeConflictError
 from gangline.kube import NotFoundError as KubeNotFoundError
-from gangline.model import Clock, Job, JobId, JobPage, JournalRecord, Metric, Phase, Queue, Tenant, Timestamp
-from gangline.model.queue import ROOT_QUEUE
-from gangline.model.sweep import Sweep
+from gangline.model import Clock, Explanation, Job, JobId, JobPage, JournalRecord, Metric, Phase, Tenant, Timestamp
 from gangline.storage.interface import JobQuery, Store
-from gangline.storage.kubernetes.announcer import Announcer
-from gangline.storage.kubernetes.begun import without_ghosts
-from gangline.storage.kubernetes.births import AUTHOR
-from gangline.storage.kubernetes.changes import follow_changes
-from gangline.storage.kubernetes.definitions import QUEUES
-from gangline.storage.kubernetes.explanations import ToldExplanation, explanation_change
-from gangline.storage.kubernetes.following import Follower, Listener
+from gangline.storage.kubernetes.following.changes import follow_changes
+from gangline.storage.kubernetes.following.event_recorder import EventRecorder
+from gangline.storage.kubernetes.following.follower import Follower, Listener
 from gangline.storage.kubernetes.metrics import MetricKeeper
 from gangline.storage.kubernetes.objects import JobObjects
-from gangline.storage.kubernetes.record_text import appended
-from gangline.storage.kubernetes.records import Kept, Plain, RecordKind
-from gangline.storage.kubernetes.sweeps import SweepObjects
-from gangline.storage.kubernetes.wire import object_to_queue, queue_to_object
+from gangline.storage.kubernetes.record_objects import RecordObjects
+from gangline.storage.kubernetes.records.creation import AUTHOR
+from gangline.storage.kubernetes.records.explanations import explanation_change
+from gangline.storage.kubernetes.records.record_kind import Plain, RecordKind, StoredJob
+from gangline.storage.kubernetes.records.record_text import appended
+from gangline.storage.kubernetes.records.started_spec import without_removed_roles
 from gangline.storage.listing import (
     HINT_CANDIDATES,
     cursor_to_position,
@@ -52,14 +50,13 @@ from gangline.storage.listing import (
 from gangline.storage.metrics import MetricPosition, page_of, start_of
 
 _log = logging.getLogger(__name__)
-_PAUSE_SECONDS = 1.0
-_MOST_NAMESAKES = 100
+_MOST_SAME_NAME = 100
 _STEM = 58
 """How much of a job's name stands before the number in an alias."""
 
 
 class KubernetesStore:
-    """Keeps jobs and queues as custom resources.
+    """Keeps jobs and records as custom resources.
 
     ``prefix`` stands before every tenant's namespace and every queue's name. With ``namespace`` only that one is looked
     at, which is all that most users may do. ``author`` is who submits, as the API server calls them.
@@ -77,12 +74,11 @@ class KubernetesStore:
         believes_dates: bool = False,
     ) -> None:
         self._client = client
-        self._prefix = prefix
         self.author = author
         self._objects = JobObjects(client, prefix=prefix, namespace=namespace, believes_dates=believes_dates)
-        self._announcer = Announcer(client) if announces else None
+        self._event_recorder = EventRecorder(client) if announces else None
         self._metrics = MetricKeeper(client, self._metrics_place)
-        self._sweeps = SweepObjects(client, self._objects)
+        self._records: dict[str, RecordObjects[Any, Any]] = {}
 
     # Jobs ----------------------------------------------------------------------------------------------------
 
@@ -96,25 +92,25 @@ class KubernetesStore:
         for name in await self._free_names(kind, job, namespace):
             body = self._signed(self._owned(kind.body(job, records, namespace=namespace, name=name), job))
             try:
-                kept = self._objects.read(await self._client.create(kind.resource, body), kind)
-                if kept is not None and not self._is_as_born(kept, job, records):
-                    kept = await self._record(kept, job, appended((), records))
+                stored = self._objects.read(await self._client.create(kind.resource, body), kind)
+                if stored is not None and not self._is_unchanged(stored, job, records):
+                    stored = await self._record(stored, job, appended((), records))
             except AlreadyExistsError:
-                await self._check_is_no_namesake(kind, job, namespace, name)
+                await self._check_name_is_free(kind, job, namespace, name)
             except ApiError as error:
                 raise _refusal(job, error) from error
             else:
-                if kept is None:
+                if stored is None:
                     raise StorageError(f"job '{job.name}' belongs to another controller")
-                self._objects.wrote(job.id, over=0, version=kept.job.version)
-                self._announce(kept, records)
-                return kept.job
+                self._objects.wrote(job.id, over=0, version=stored.job.version)
+                self._record_if_leading(stored, records)
+                return stored.job
         raise ConflictError(f"too many jobs named '{job.name}' are being deleted; try again later")
 
-    def _is_as_born(self, kept: Kept, job: Job, records: Sequence[JournalRecord]) -> bool:
+    def _is_unchanged(self, stored: StoredJob, job: Job, records: Sequence[JournalRecord]) -> bool:
         """Whether a new object says all of its job: a submitter may say little, and few have more to say."""
-        known = kept.job
-        told, wanted = ([(each.reason, each.message) for each in journal] for journal in (kept.journal, records))
+        known = stored.job
+        told, wanted = ([(each.reason, each.message) for each in journal] for journal in (stored.journal, records))
         dates = (known.created_at, known.history)
         if not self._objects.believes_dates and job.phase is known.phase:
             dates = (job.created_at, job.history)
@@ -129,8 +125,10 @@ class KubernetesStore:
         return {**body, "metadata": {**metadata, "annotations": annotations}}
 
     def _owned(self, body: Plain, job: Job) -> Plain:
-        """Let a trial belong to its sweep."""
-        owner = self._sweeps.owner_of_trial(job, body["metadata"]["namespace"])
+        """Let a job belong to the record that called for it."""
+        namespace = body["metadata"]["namespace"]
+        found = (records.owner_of_job(job, namespace) for records in self._records.values())
+        owner = next((each for each in found if each is not None), None)
         if owner is None:
             return body
         reference = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
@@ -140,41 +138,41 @@ class KubernetesStore:
         """Return the names to try for the object: the job's own, unless a namesake that is being deleted holds it."""
         if kind.finalizer is None:
             return iter((job.name,))  # a deleted object is gone at once, and its pods bear its name
-        for other in await self._namesakes(kind, job, namespace):
-            self._refuse_namesake(job, other)
-        return (job.name if number == 1 else f"{job.name[:_STEM]}-{number}" for number in range(1, _MOST_NAMESAKES))
+        for other in await self._same_name(kind, job, namespace):
+            self._refuse_same_name(job, other)
+        return (job.name if number == 1 else f"{job.name[:_STEM]}-{number}" for number in range(1, _MOST_SAME_NAME))
 
-    async def _namesakes(self, kind: RecordKind, job: Job, namespace: str) -> Sequence[Kept]:
+    async def _same_name(self, kind: RecordKind, job: Job, namespace: str) -> Sequence[StoredJob]:
         if self._objects.complete:
             # One that goes by its own name is met when the object is created; what is looked for is an alias.
             known, stem = self._objects.known.values(), job.name[:_STEM]
-            aliases = [kept for kept in known if kept.name.startswith(stem) and kept.name != job.name]
-            return [kept for kept in aliases if kept.namespace == namespace and kept.job.name == job.name]
+            aliases = [stored for stored in known if stored.name.startswith(stem) and stored.name != job.name]
+            return [stored for stored in aliases if stored.namespace == namespace and stored.job.name == job.name]
         return await self._objects.aliased(kind, namespace, job.name)
 
-    async def _check_is_no_namesake(self, kind: RecordKind, job: Job, namespace: str, name: str) -> None:
+    async def _check_name_is_free(self, kind: RecordKind, job: Job, namespace: str, name: str) -> None:
         with contextlib.suppress(KubeNotFoundError):  # gone meanwhile: the next name is as good
             item = await self._client.get(kind.resource, name, namespace=namespace)
-            self._refuse_namesake(job, self._objects.read(item, kind))
+            self._refuse_same_name(job, self._objects.read(item, kind))
 
-    def _refuse_namesake(self, job: Job, other: Kept | None) -> None:
+    def _refuse_same_name(self, job: Job, other: StoredJob | None) -> None:
         if other is not None and other.job.name == job.name and not (other.job.deleting or other.being_deleted):
             raise ConflictError(f"tenant '{job.spec.tenant}' has a job named '{job.name}' already")
 
     async def save(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Replace a job; see Store."""
-        if (grave := self._objects.graves.get(job.id)) is not None:
-            return self._bury(replace(grave, job=replace(job, version=job.version + 1)))
-        kept = self._objects.known.get(job.id)
-        if kept is None or kept.job.version != job.version:
-            kept = await self._objects.fetch(job.id)
-        if kept.job.version != job.version:
-            raise StaleVersionError("job", job.id, expected=job.version, found=kept.job.version)
-        journal = appended(kept.journal, records)
+        if (tombstone := self._objects.tombstones.get(job.id)) is not None:
+            return self._keep_tombstone(replace(tombstone, job=replace(job, version=job.version + 1)))
+        stored = self._objects.known.get(job.id)
+        if stored is None or stored.job.version != job.version:
+            stored = await self._objects.fetch(job.id)
+        if stored.job.version != job.version:
+            raise StaleVersionError("job", job.id, expected=job.version, found=stored.job.version)
+        journal = appended(stored.journal, records)
         if job.finished:
             await self._metrics.rest(job.id)  # whoever sees that it is over may look at once
         try:
-            saved = await self._record(await self._save_spec(kept, job), job, journal)
+            saved = await self._record(await self._save_spec(stored, job), job, journal)
         except KubeConflictError as error:
             found = await self._objects.fetch(job.id)
             raise StaleVersionError("job", job.id, expected=job.version, found=found.job.version) from error
@@ -184,41 +182,41 @@ class KubernetesStore:
         except KubeError as error:
             raise StorageError(f"job '{job.name}' cannot be saved: {error}") from error
         self._objects.wrote(job.id, over=job.version, version=saved.job.version)
-        self._announce(saved, records)
+        self._record_if_leading(saved, records)
         return saved.job
 
-    async def _record(self, kept: Kept, job: Job, journal: tuple[JournalRecord, ...]) -> Kept:
+    async def _record(self, stored: StoredJob, job: Job, journal: tuple[JournalRecord, ...]) -> StoredJob:
         """Write a job into the status of its object, and remember it."""
-        body = kept.with_status(job, journal)
-        answer = await self._client.replace(kept.kind.resource, body, subresource="status")
+        body = stored.with_status(job, journal)
+        answer = await self._client.replace(stored.kind.resource, body, subresource="status")
         saved = replace(
-            kept,
-            job=replace(without_ghosts(job), version=int(answer.metadata.resource_version)),
+            stored,
+            job=replace(without_removed_roles(job), version=int(answer.metadata.resource_version)),
             journal=journal,
             finalizers=tuple(answer.metadata.finalizers),
-            told=kept.told if job.placeable else None,
+            told=stored.told if job.placeable else None,
             recorded=True,
         )
         self._objects.known[job.id] = saved
         return saved
 
-    def _bury(self, grave: Kept) -> Job:
+    def _keep_tombstone(self, tombstone: StoredJob) -> Job:
         """Keep the end of a job whose object is gone already."""
-        self._objects.graves[grave.job.id] = grave
-        return grave.job
+        self._objects.tombstones[tombstone.job.id] = tombstone
+        return tombstone.job
 
-    async def _save_spec(self, kept: Kept, job: Job) -> Kept:
+    async def _save_spec(self, stored: StoredJob, job: Job) -> StoredJob:
         """Write what stands outside the status, if it changed: rarely, and then under the same guard."""
-        patch = kept.kind.change(kept, job)
+        patch = stored.kind.change(stored, job)
         metadata = patch.setdefault("metadata", {})
-        finalizer = kept.kind.finalizer
-        if finalizer is not None and finalizer not in kept.finalizers and not kept.being_deleted:
-            metadata["finalizers"] = [*kept.finalizers, finalizer]
+        finalizer = stored.kind.finalizer
+        if finalizer is not None and finalizer not in stored.finalizers and not stored.being_deleted:
+            metadata["finalizers"] = [*stored.finalizers, finalizer]
         if not metadata and len(patch) == 1:
-            return kept
+            return stored
         metadata["resourceVersion"] = str(job.version)
-        answer = await self._client.patch(kept.kind.resource, kept.name, patch, namespace=kept.namespace)
-        return self._objects.decode(answer, kept.kind) or kept
+        answer = await self._client.patch(stored.kind.resource, stored.name, patch, namespace=stored.namespace)
+        return self._objects.decode(answer, stored.kind) or stored
 
     async def get(self, job_id: JobId) -> Job:
         """Return a job; see Store. Where a watch keeps us up to date nobody is asked: every write is guarded anyway."""
@@ -230,7 +228,7 @@ class KubernetesStore:
         named = await self._objects.named(tenant, name)
         if not named:
             raise unknown_name(name, await self._hints(tenant, name))
-        bearing = sorted((kept.job for kept in named), key=position_of, reverse=True)
+        bearing = sorted((stored.job for stored in named), key=position_of, reverse=True)
         return next((job for job in bearing if not job.deleting), bearing[0])
 
     async def _hints(self, tenant: Tenant, name: str) -> Sequence[str]:
@@ -242,34 +240,34 @@ class KubernetesStore:
     async def list(self, query: JobQuery) -> JobPage:
         """Return one page; see Store."""
         before = cursor_to_position(query.after) if query.after is not None else None
-        jobs = sorted((kept.job for kept in await self._objects.all(query.tenant)), key=position_of, reverse=True)
+        jobs = sorted((stored.job for stored in await self._objects.all(query.tenant)), key=position_of, reverse=True)
         found = [job for job in jobs if matches(job, query) and (before is None or position_of(job) < before)]
         page = tuple(found[: query.limit])
         return JobPage(jobs=page, next=position_to_cursor(position_of(page[-1])) if len(found) > len(page) else None)
 
     async def unfinished(self) -> AsyncIterator[Job]:
         """Return the jobs a controller must know; see Store."""
-        for kept in await self._objects.all(None):
+        for stored in await self._objects.all(None):
             # What another operator runs comes by way of the watch, which finds out where its pods are.
-            if is_unfinished(kept.job) and not kept.inherited:
-                yield kept.job
+            if is_unfinished(stored.job) and not stored.inherited:
+                yield stored.job
 
     async def remove(self, job_id: JobId) -> None:
         """Remove a job; see Store."""
-        if self._objects.graves.pop(job_id, None) is not None:
+        if self._objects.tombstones.pop(job_id, None) is not None:
             self._metrics.forget(job_id)
             return
         try:
-            kept = await self._objects.fetch(job_id)
+            stored = await self._objects.fetch(job_id)
         except NotFoundError:
             return
-        resource = kept.kind.resource
-        rest = [name for name in kept.finalizers if name != kept.kind.finalizer]
+        resource = stored.kind.resource
+        rest = [name for name in stored.finalizers if name != stored.kind.finalizer]
         try:
-            if len(rest) < len(kept.finalizers):
+            if len(rest) < len(stored.finalizers):
                 patch = {"metadata": {"finalizers": rest or None}}
-                await self._client.patch(resource, kept.name, patch, namespace=kept.namespace)
-            await self._client.delete(resource, kept.name, namespace=kept.namespace, uid=kept.uid)
+                await self._client.patch(resource, stored.name, patch, namespace=stored.namespace)
+            await self._client.delete(resource, stored.name, namespace=stored.namespace, uid=stored.uid)
         except (KubeNotFoundError, KubeConflictError):
             pass  # it was being deleted already and went with its finalizer
         except KubeError as error:
@@ -277,15 +275,18 @@ class KubernetesStore:
         self._metrics.forget(job_id)
         self._objects.known.pop(job_id, None)
 
-    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[JournalRecord]:
+    async def journal(
+        self, job_id: JobId, *, after: int = 0, limit: int = 1000, newest: bool = False
+    ) -> Sequence[JournalRecord]:
         """Return the job's records; see Store."""
         try:
-            kept = await self._objects.fetch(job_id)
+            stored = await self._objects.fetch(job_id)
         except NotFoundError:
             return ()
-        return tuple(record for record in kept.journal if record.number > after)[:limit]
+        found = tuple(record for record in stored.journal if record.number > after)
+        return found[-limit:] if newest else found[:limit]
 
-    # Metrics and queues ----------------------------------------------------------------------------------------
+    # Metrics and records ---------------------------------------------------------------------------------------
 
     async def add_metrics(self, metrics: Sequence[Metric]) -> None:
         """Append metrics; see Store."""
@@ -322,71 +323,37 @@ class KubernetesStore:
             await self._objects.find(job_id)
         return await self._metrics.latest(job_ids)
 
-    async def queues(self) -> Sequence[Queue]:
-        """Return all queues; see Store."""
-        try:
-            found = await self._client.list(QUEUES)
-        except KubeError as error:
-            raise StorageError(f"the queues cannot be read: {error}") from error
-        queues = {queue.name: queue for queue in map(self._read_queue, found.items or ()) if queue is not None}
-        queues.setdefault(ROOT_QUEUE.name, ROOT_QUEUE)
-        return tuple(queues[name] for name in sorted(queues))
-
-    def _read_queue(self, item: GenericObject) -> Queue | None:
-        """Read a queue; one that is none must not keep all others from their machines, so it counts as not there."""
-        if not self._objects.is_ours(item.metadata.name):
-            return None
-        try:
-            return object_to_queue(item, name=item.metadata.name.removeprefix(self._prefix))
-        except StorageError as error:
-            _log.warning("%s; it counts as not there", error)
-            return None
-
-    async def save_queue(self, queue: Queue) -> None:
-        """Keep a queue; see Store."""
-        body = queue_to_object(queue, name=f"{self._prefix}{queue.name}")
-        try:
-            await self._client.apply(QUEUES, body, force=True)
-        except KubeError as error:
-            raise StorageError(f"queue '{queue.name}' cannot be saved: {error}") from error
-
-    async def create_sweep(self, sweep: Sweep) -> Sweep:
-        """Keep a new sweep; see Store."""
-        return await self._sweeps.create(sweep)
-
-    async def save_sweep(self, sweep: Sweep) -> Sweep:
-        """Replace a sweep; see Store."""
-        return await self._sweeps.save(sweep)
-
-    async def sweeps(self, tenant: Tenant | None = None) -> Sequence[Sweep]:
-        """Return sweeps; see Store."""
-        return await self._sweeps.all(tenant)
-
-    async def remove_sweep(self, tenant: Tenant, name: str) -> None:
-        """Remove a sweep; see Store."""
-        await self._sweeps.remove(tenant, name)
+    def records(self, kind: Kind[Spec, Status, View]) -> RecordObjects[Spec, Status]:
+        """Return the keeper of one kind; see Store."""
+        found: RecordObjects[Spec, Status] | None = self._records.get(kind.name)
+        if found is None:
+            found = self._records[kind.name] = RecordObjects(self._client, self._objects, kind)
+        return found
 
     async def close(self) -> None:
         """Write what is left; see Store."""
         await self._metrics.close()
-        if self._announcer is not None:
-            await self._announcer.close()
+        if self._event_recorder is not None:
+            await self._event_recorder.close()
 
     async def owner_of(self, job_id: JobId) -> Owner | None:
-        """Return what everything of this job, or of this sweep, belongs to; the Kubernetes engine asks."""
+        """Return what everything of this job, or of this record, belongs to; the Kubernetes engine asks."""
         owner = self.known_owner(job_id)
-        if owner is None and (kept := await self._objects.find(job_id)) is not None:
-            owner = kept.owner
+        if owner is None and (stored := await self._objects.find(job_id)) is not None:
+            owner = stored.owner
         return owner
 
     def known_owner(self, job_id: JobId) -> Owner | None:
         """Return the same of what was read here before, asking nobody."""
-        kept = self._objects.known.get(job_id) or self._objects.graves.get(job_id)
-        return kept.owner if kept is not None else self._sweeps.owners.get(job_id)
+        stored = self._objects.known.get(job_id) or self._objects.tombstones.get(job_id)
+        if stored is not None:
+            return stored.owner
+        found = (records.owners.get(job_id) for records in self._records.values())
+        return next((owner for owner in found if owner is not None), None)
 
     async def follow(self, listener: Listener, clock: Clock) -> None:
         """Tell a listener of every change that was not made here: jobs applied, changed or deleted by hand."""
-        await Follower(self._client, self._objects, listener, clock, announcer=self._announcer).follow()
+        await Follower(self._client, self._objects, listener, clock, event_recorder=self._event_recorder).follow()
 
     @property
     def following(self) -> bool:
@@ -397,53 +364,49 @@ class KubernetesStore:
         """Name every job that somebody else changes, for a reader that answers nothing; raises KubeError."""
         await follow_changes(self._client, self._objects, changed)
 
-    async def follow_sweeps(self, changed: Callable[[], None]) -> None:
-        """Call back whenever a sweep was submitted, changed or removed by anybody, for ever."""
-        await self._sweeps.follow(changed)
-
     # What only a leader and its readers need ------------------------------------------------------------------
 
     def phases(self) -> Mapping[Phase, int]:
         """Count the jobs that are known here by their phase."""
-        return Counter(kept.job.phase for kept in self._objects.known.values())
+        return Counter(stored.job.phase for stored in self._objects.known.values())
 
     def waiting(self) -> Sequence[Job]:
         """Return the jobs that are known here and wait for machines."""
-        return [kept.job for kept in self._objects.known.values() if kept.job.placeable]
+        return [stored.job for stored in self._objects.known.values() if stored.job.placeable]
 
-    def explanation(self, job_id: JobId) -> ToldExplanation | None:
+    def explanation(self, job_id: JobId) -> Explanation | None:
         """Return why a job waits, as its status said when it was last read."""
-        kept = self._objects.known.get(job_id)
-        return kept.told if kept is not None else None
+        stored = self._objects.known.get(job_id)
+        return stored.told if stored is not None else None
 
-    async def explain(self, job_id: JobId, told: ToldExplanation) -> None:
+    async def explain(self, job_id: JobId, told: Explanation) -> None:
         """Say in a job's status why it waits; a job that has gone or moved on meanwhile needs no reason."""
-        kept = self._objects.known.get(job_id)
-        if kept is None or kept.told == told:
+        stored = self._objects.known.get(job_id)
+        if stored is None or stored.told == told:
             return
         patch = {
-            "metadata": {"resourceVersion": str(kept.job.version)},
-            "status": kept.kind.explanation(explanation_change(kept.told, told)),
+            "metadata": {"resourceVersion": str(stored.job.version)},
+            "status": stored.kind.explanation(explanation_change(stored.told, told)),
         }
         try:
             await self._client.patch(
-                kept.kind.resource, kept.name, patch, namespace=kept.namespace, subresource="status"
+                stored.kind.resource, stored.name, patch, namespace=stored.namespace, subresource="status"
             )
         except (KubeConflictError, KubeNotFoundError):
             return
         except KubeError as error:
-            raise StorageError(f"why job '{kept.job.name}' waits cannot be told: {error}") from error
+            raise StorageError(f"why job '{stored.job.name}' waits cannot be told: {error}") from error
 
     def _metrics_place(self, job_id: JobId) -> tuple[str, Owner] | None:
-        kept = self._objects.known.get(job_id)
-        if kept is None:
+        stored = self._objects.known.get(job_id)
+        if stored is None:
             return None
         digest = hashlib.sha256(job_id.encode()).hexdigest()[:6]  # somebody may have a ConfigMap of the plain name
-        return f"{kept.name}-{digest}-metrics", kept.owner
+        return f"{stored.name}-{digest}-metrics", stored.owner
 
-    def _announce(self, kept: Kept, records: Sequence[JournalRecord]) -> None:
-        if self._announcer is not None:
-            self._announcer.announce(kept, records)
+    def _record_if_leading(self, stored: StoredJob, records: Sequence[JournalRecord]) -> None:
+        if self._event_recorder is not None:
+            self._event_recorder.record_events(stored, records)
 
 
 def _refusal(job: Job, error: ApiError) -> Exception:

@@ -61,7 +61,7 @@ def get(session: Session, job_id: JobId) -> Job:
 
 
 def find(session: Session, tenant: Tenant, name: str) -> Job:
-    """Read the job that bears the name, else the newest one that bore it and is being deleted."""
+    """Read the job that has the name, else the newest one that bore it and is being deleted."""
     for deleting in (0, 1):
         rows = session.query(
             f"SELECT document FROM jobs WHERE tenant = ? AND name = ? AND deleting = {deleting:d} "
@@ -107,13 +107,18 @@ def remove(session: Session, job_id: JobId) -> None:
     session.change("DELETE FROM jobs WHERE id = ?", (job_id,))
 
 
-def journal(session: Session, job_id: JobId, after: int, limit: int) -> tuple[JournalRecord, ...]:
+def journal(session: Session, job_id: JobId, after: int, limit: int, *, newest: bool) -> tuple[JournalRecord, ...]:
     """Read a part of a job's journal."""
+    order = "DESC" if newest else "ASC"
     rows = session.query(
-        "SELECT number, document FROM journal WHERE job_id = ? AND number > ? ORDER BY number LIMIT ?",
+        f"SELECT number, document FROM journal WHERE job_id = ? AND number > ? ORDER BY number {order} LIMIT ?",
         (job_id, after, limit),
     )
-    return tuple(replace(RECORDS.decode(document), number=number) for number, document in rows)
+    return tuple(sorted((replace(RECORDS.decode(text), number=number) for number, text in rows), key=_number))
+
+
+def _number(record: JournalRecord) -> int:
+    return record.number
 
 
 def _values(job: Job) -> tuple[Parameter, ...]:

@@ -1,19 +1,21 @@
 """The SQL store: the contract's methods, each one hop to a thread that owns a connection."""
 
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
-from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Queue, Tenant, Timestamp
-from gangline.model.queue import ROOT_QUEUE
-from gangline.model.sweep import Sweep
+from gangline.kinds import Kind
+from gangline.kinds.kind import Spec, Status, View
+from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Tenant, Timestamp
 from gangline.storage.interface import JobQuery, Store
 from gangline.storage.metrics import MetricPosition, start_of
 from gangline.storage.sql import jobs as job_rows
 from gangline.storage.sql import metrics as metric_rows
-from gangline.storage.sql import queues as queue_rows
-from gangline.storage.sql import sweeps as sweep_rows
-from gangline.storage.sql.database import Database, Session
+from gangline.storage.sql.answers import SqlAnswers
+from gangline.storage.sql.audit import SqlAudit
+from gangline.storage.sql.database import Database
 from gangline.storage.sql.migrations import migrate
-from gangline.storage.sql.threads import SessionThreads
+from gangline.storage.sql.records import SqlRecords
+from gangline.storage.sql.threads import Observe, SessionThreads
 
 _STREAM_CHUNK = 500
 
@@ -23,13 +25,14 @@ class SqlStore:
 
     def __init__(self, threads: SessionThreads) -> None:
         self._threads = threads
+        self._records: dict[str, SqlRecords[Any, Any]] = {}
 
     @classmethod
     async def open(cls, database: Database) -> "SqlStore":
         """Connect and bring the schema up to date."""
         threads = SessionThreads(database)
         try:
-            await threads.write(_prepare, database)
+            await threads.write(migrate, database)
         except BaseException:
             await threads.close()
             raise
@@ -42,7 +45,7 @@ class SqlStore:
 
     async def save(self, job: Job, records: Sequence[JournalRecord] = ()) -> Job:
         """Replace a job; see Store."""
-        return await self._threads.insist(job_rows.save, job, records)
+        return await self._threads.retry(job_rows.save, job, records)
 
     async def get(self, job_id: JobId) -> Job:
         """Return a job; see Store."""
@@ -68,12 +71,14 @@ class SqlStore:
 
     async def remove(self, job_id: JobId) -> None:
         """Remove a job; see Store."""
-        await self._threads.insist(job_rows.remove, job_id)
+        await self._threads.retry(job_rows.remove, job_id)
         self._threads.tidy()
 
-    async def journal(self, job_id: JobId, *, after: int = 0, limit: int = 1000) -> Sequence[JournalRecord]:
+    async def journal(
+        self, job_id: JobId, *, after: int = 0, limit: int = 1000, newest: bool = False
+    ) -> Sequence[JournalRecord]:
         """Return the job's records; see Store."""
-        return await self._threads.read(job_rows.journal, job_id, after, limit)
+        return await self._threads.read(job_rows.journal, job_id, after, limit, newest=newest)
 
     async def add_metrics(self, metrics: Sequence[Metric]) -> None:
         """Append metrics; see Store."""
@@ -99,39 +104,27 @@ class SqlStore:
         """Return the newest values; see Store."""
         return await self._threads.read(metric_rows.latest, job_ids)
 
-    async def queues(self) -> Sequence[Queue]:
-        """Return all queues; see Store."""
-        return await self._threads.read(queue_rows.read)
+    def records(self, kind: Kind[Spec, Status, View]) -> SqlRecords[Spec, Status]:
+        """Return the keeper of one kind; see Store."""
+        return self._records.setdefault(kind.name, SqlRecords(self._threads, kind))
 
-    async def save_queue(self, queue: Queue) -> None:
-        """Keep a queue; see Store."""
-        await self._threads.write(queue_rows.save, queue)
+    def observe(self, heard: Observe) -> None:
+        """Tell somebody from now on how long everything takes."""
+        self._threads.observe = heard
 
-    async def create_sweep(self, sweep: Sweep) -> Sweep:
-        """Keep a new sweep; see Store."""
-        return await self._threads.write(sweep_rows.create, sweep)
+    @property
+    def audit(self) -> SqlAudit:
+        """The audit record, which the same database keeps."""
+        return SqlAudit(self._threads)
 
-    async def save_sweep(self, sweep: Sweep) -> Sweep:
-        """Replace a sweep; see Store."""
-        return await self._threads.insist(sweep_rows.save, sweep)
-
-    async def sweeps(self, tenant: Tenant | None = None) -> Sequence[Sweep]:
-        """Return sweeps; see Store."""
-        return await self._threads.read(sweep_rows.read, tenant)
-
-    async def remove_sweep(self, tenant: Tenant, name: str) -> None:
-        """Remove a sweep; see Store."""
-        await self._threads.insist(sweep_rows.remove, tenant, name)
-        self._threads.tidy()
+    @property
+    def answers(self) -> SqlAnswers:
+        """What was answered to requests with a key, which the same database keeps."""
+        return SqlAnswers(self._threads)
 
     async def close(self) -> None:
         """Finish what was begun, then end threads and connections."""
         await self._threads.close()
-
-
-def _prepare(session: Session, database: Database) -> None:
-    migrate(session, database)
-    queue_rows.add_missing(session, ROOT_QUEUE)
 
 
 _conforms: type[Store] = SqlStore

@@ -3,12 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from time import perf_counter
 from typing import Concatenate, ParamSpec, TypeVar
 
 from gangline.errors import StorageError, StorageFullError
 from gangline.storage.sql.database import Database, Session
+from gangline.storage.sql.thread_pool import ThreadPool
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -22,6 +23,10 @@ _TIDY_PAUSE = 0.05
 """How long whoever writes has the database to itself after room was given back."""
 
 
+Observe = Callable[[str, float], None]
+"""Hears what was done, and how long it took from being asked for."""
+
+
 class SessionThreads:
     """A few threads to write and a few to read, each with a session of its own.
 
@@ -30,11 +35,12 @@ class SessionThreads:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.observe: Observe = lambda operation, seconds: None
         self._own = threading.local()
         self._sessions: set[Session] = set()
-        self._writers = ThreadPoolExecutor(database.writers, thread_name_prefix="gangline-store-write")
+        self._writers = ThreadPool(database.writers, "gangline-store-write")
         self._tidying: asyncio.Task[None] | None = None
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="gangline-store-read")
+        self._readers = ThreadPool(_READERS, "gangline-store-read")
 
     async def write(
         self,
@@ -49,9 +55,9 @@ class SessionThreads:
             with session.transaction():
                 return work(session, *args, **kwargs)
 
-        return await asyncio.get_running_loop().run_in_executor(self._writers, transact)
+        return await self._timed(work, self._writers, transact)
 
-    async def insist(
+    async def retry(
         self,
         work: Callable[Concatenate[Session, Arguments], Result],
         *args: Arguments.args,
@@ -73,9 +79,14 @@ class SessionThreads:
         **kwargs: Arguments.kwargs,
     ) -> Result:
         """Do work with a session that changes nothing."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._readers, lambda: work(self._session(), *args, **kwargs)
-        )
+        return await self._timed(work, self._readers, lambda: work(self._session(), *args, **kwargs))
+
+    async def _timed(self, work: Callable[..., object], threads: ThreadPool, act: Callable[[], Result]) -> Result:
+        began = perf_counter()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(threads, act)
+        finally:
+            self.observe(work.__name__.strip("_"), perf_counter() - began)
 
     def tidy(self) -> None:
         """Give room that deleted rows left back to the disk, bit by bit, between what others write."""
@@ -84,7 +95,7 @@ class SessionThreads:
 
     async def _tidy(self) -> None:
         loop = asyncio.get_running_loop()
-        # A full or a busy disk is no reason to fail: the next deletion tries again.
+        # A full or a busy disk is not a reason to fail: the next deletion tries again.
         with suppress(StorageError):
             while await loop.run_in_executor(self._writers, lambda: self._session().give_back()):  # noqa: ASYNC110
                 await asyncio.sleep(_TIDY_PAUSE)

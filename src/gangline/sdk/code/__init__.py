@@ -1,0 +1,1 @@
+"""What travels with a job: a directory or a function, and the environment that it was written in."""

@@ -1,0 +1,1 @@
+"""The custom resource definitions, field by field. Pure."""

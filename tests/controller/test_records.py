@@ -1,0 +1,68 @@
+"""The record driver with a kind whose plan says as little as it can."""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from gangline.controller import Controller, RecordDriver
+from gangline.errors import NotFoundError
+from gangline.kinds import Kind, NewJob, Owned, Plan, derived_format
+from gangline.model import JobId, Tenant, Timestamp
+from gangline.model.record import Record, RecordId
+from gangline.storage.memory import MemoryStore
+from gangline.storage.owned import read_owned
+from gangline.testing.builders import START, FakeClock, make_spec
+from tests.controller.scripted_engine import ScriptedEngine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnceSpec:
+    name: str
+    tenant: Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class OnceStatus:
+    state: str = "running"
+    settled: bool = False
+
+
+def plan_once(once: Record[OnceSpec, OnceStatus], owned: Owned, now: Timestamp) -> Plan[OnceStatus]:
+    """One job, for as long as none is seen; it says neither whose it is nor what it belongs to."""
+    create = () if owned.jobs else (NewJob(once.job_id(0), make_spec("forgetful")),)
+    return Plan(status=once.status, create=create)
+
+
+ONCE: Kind[OnceSpec, OnceStatus, Record[OnceSpec, OnceStatus]] = Kind(
+    name="once",
+    plural="onces",
+    summary="Once.",
+    description="Once.",
+    spec=OnceSpec,
+    status=OnceStatus,
+    answer=Record,
+    format=derived_format(OnceSpec, "Once", "Once."),
+    plan=plan_once,
+)
+
+
+async def test_what_a_plan_creates_belongs_to_its_record_and_its_tenant() -> None:
+    store = MemoryStore()
+    controller = Controller(store=store, engine=ScriptedEngine(), clock=FakeClock())
+    driver = RecordDriver([ONCE], store=store, link=controller, clock=FakeClock())
+    spec = OnceSpec(name="mine", tenant=Tenant("vision"))
+    kept = await store.records(ONCE).create(
+        Record(id=RecordId("once-1"), spec=spec, status=OnceStatus(), created_at=START)
+    )
+    await driver.settle()
+    (job,) = (await read_owned(store, ONCE, kept)).jobs
+    assert (job.spec.tenant, job.spec.labels[ONCE.label]) == ("vision", "mine")
+
+    await store.records(ONCE).save(replace(kept, deleting=True))
+    for _ in range(3):
+        driver.look_at_all()
+        await driver.settle()
+        await controller.settle()
+        await controller.lanes.drain()
+    assert await store.records(ONCE).find(spec.tenant, spec.name) is None
+    with suppress(NotFoundError):
+        assert (await store.get(JobId("once-1-0"))).deleting
