@@ -12,8 +12,9 @@ import pytest
 from gangline.cli.main import run
 from gangline.errors import NotFoundError
 from gangline.sdk import Client
-from gangline.sdk.background import address_of, running_process, stop_service
+from gangline.sdk.transports.background import address_of, running_process, stop_service
 from gangline.settings import Settings
+from tests.cli.forking import Forks
 
 Here = Callable[..., tuple[int, str, str]]
 
@@ -21,7 +22,8 @@ Here = Callable[..., tuple[int, str, str]]
 class Shell:
     """Runs gangline as one user on one machine."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, forks: Forks | None = None) -> None:
+        self._forks = forks
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("GANGLINE_", "XDG_"))}
         self.environment = {
             **kept,
@@ -34,14 +36,11 @@ class Shell:
         self.settings = Settings.load(self.environment)
 
     def run(self, *arguments: str, text_in: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+        env = {**self.environment, **variables}
+        if self._forks is not None and not any(name.startswith("PYTHON") for name in variables):
+            return self._forks.run(arguments, text_in=text_in, env=env, timeout=120)
         return subprocess.run(
-            self.command(*arguments),
-            input=text_in,
-            capture_output=True,
-            text=True,
-            env={**self.environment, **variables},
-            timeout=120,
-            check=False,
+            self.command(*arguments), input=text_in, capture_output=True, text=True, env=env, timeout=120, check=False
         )
 
     def out(self, *arguments: str) -> str:
@@ -64,9 +63,17 @@ class Shell:
 
 
 @pytest.fixture(scope="session")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """What commands are forked from."""
+    forks = Forks(tmp_path_factory.mktemp("forks"))
+    yield forks
+    forks.close()
+
+
+@pytest.fixture(scope="session")
+def shell(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Iterator[Shell]:
     """One user whose service runs through all the tests; job names keep the tests apart."""
-    shell = Shell(tmp_path_factory.mktemp("user"))
+    shell = Shell(tmp_path_factory.mktemp("user"), forks)
     shell.out("server", "start")
     yield shell
     shell.tear_down()
@@ -97,8 +104,8 @@ def _within_this_process(shell: Shell, monkeypatch: pytest.MonkeyPatch, capfd: p
 
 
 @pytest.fixture
-def fresh_shell(tmp_path: Path) -> Iterator[Shell]:
+def fresh_shell(tmp_path: Path, forks: Forks) -> Iterator[Shell]:
     """A user who has never used Gangline."""
-    shell = Shell(tmp_path)
+    shell = Shell(tmp_path, forks)
     yield shell
     shell.tear_down()

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangline.cli.arena_routing import arena_verb
-from gangline.cli.kubeconfig import write_kubeconfig
-from gangline.dialects.arena import Verb
+from gangline.cli.connection.kubeconfig import write_kubeconfig
+from gangline.cli.input.arena_routing import arena_serve_verb, arena_verb
+from gangline.dialects.arena import REFUSED_VERBS, Verb
+from gangline.dialects.arena.serve_options import SERVE_OPTIONS, SERVE_REFUSED, ServeVerb
 from gangline.errors import InvalidInputError
 from tests.cli.conftest import Here, Shell
+from tools import arena_page
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_a_tensorflow_job_runs_with_the_files_of_the_present_directory(here: Her
         "python3 train.py",
     )  # fmt: skip
     assert (code, out) == (0, "arena-tf\n"), err
-    assert "shipping the present directory" in err
+    assert "shipping the current directory" in err
     assert here("logs", "arena-tf", "-i", "arena-tf-chief-0")[1] == "role chief 0.1\n"
     assert here("logs", "arena-tf", "-i", "ps-9")[0] == 2
 
@@ -83,6 +85,41 @@ def test_a_wrong_flag_is_refused_with_the_nearest(here: Here) -> None:
     assert "--worker-cpu" in err
 
 
+def test_the_page_of_flags_is_what_the_command_line_answers() -> None:
+    assert arena_page.page() == arena_page.PAGE.read_text(encoding="utf-8"), "run: python -m tools.arena_page"
+    assert {verb.name: set(verb.flags) for verb in REFUSED_VERBS} == {
+        verb.name: set(arena_page.FLAGS[verb.name]) for verb in REFUSED_VERBS
+    }
+    text = arena_page.page()
+    for flag in (*SERVE_OPTIONS, *SERVE_REFUSED):
+        assert f"| `--{flag.name}` |" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        (["mpi", "--gputopology", "true"], "--gputopology: Arena's flag is not known here; expected placement.within"),
+        (["tf", "--config-file", "a:b", "true"], "--config-file: Arena's flag is not known here; expected a file in"),
+        (["tf", "--queue=true", "x"], "--queue: every job is queued here; expected the name of a queue"),
+        (["etjob", "--name=a", "--min-workers=2", "x"], "for --min-workers, min of the role in a job file"),
+        (["deepspeed", "--name=a", "x"], "submit deepspeed: Arena's verb is not known here; expected 'gangline submit"),
+        (["rayjob", "--head-gpu=1", "x"], "for --head-gpu, resources.gpu of the role chief"),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
+)
+def test_what_is_not_known_is_refused_with_what_to_use_instead(here: Here, words: list[str], want: str) -> None:
+    code, _, err = here("submit", *words)
+    assert (code, want in err) == (2, True), err
+
+
+def test_a_program_with_the_name_of_a_verb_is_a_program(here: Here) -> None:
+    code, out, err = here("submit", "--dry-run", "-o", "json", "deepspeed", "--num_gpus", "2", "train.py")
+    assert code == 0, err
+    assert arena_verb(["deepspeed", "--num_gpus", "2", "train.py"]) is None
+    assert arena_verb(["ray"]) is None
+    assert json.loads(out)["spec"]["roles"]["worker"]["command"][0] == "deepspeed"
+
+
 def test_the_columns_are_those_of_arena(here: Here) -> None:
     here("submit", "pytorch", "--name=arena-columns", "--workers=2", "--cpu=100m", "--", "sleep", "100")
     here("wait", "arena-columns", "--for", "PROCESSING")
@@ -112,9 +149,11 @@ def test_attach_runs_where_the_replica_runs(shell: Shell) -> None:
     assert (gone.returncode, "has none on this machine" in gone.stderr) == (3, True)
 
 
-def test_prune_takes_arenas_word(here: Here) -> None:
-    here("submit", "--name", "pruned-since", "--wait", "--", "true")
-    assert "pruned-since" in here("prune", "--since", "0s")[1]
+def test_prune_refuses_arenas_since_which_means_the_opposite_of_every_other_since(here: Here) -> None:
+    here("submit", "--name", "old-enough", "--wait", "--", "true")
+    code, _, problem = here("prune", "--since", "0s")
+    assert (code, "--since" in problem) == (2, True)
+    assert "old-enough" in here("prune", "--older-than", "0s")[1]
 
 
 def test_a_file_brings_its_config_maps_along(here: Here, tmp_path: Path) -> None:
@@ -172,3 +211,50 @@ def test_a_file_that_is_no_kubeconfig_is_left_alone(tmp_path: Path, text: str) -
     with pytest.raises(InvalidInputError):
         write_kubeconfig({"clusters": [], "users": [], "contexts": []}, file)
     assert file.read_text() == text
+
+
+def test_a_program_and_a_model_are_served_with_arenas_flags(here: Here, present: Path) -> None:
+    (present / "hello").write_text("hello there")
+    words = f"exec python3 -m http.server $PORT --bind $HOST --directory {present}"
+    probe = ("--readiness-probe-action=httpGet", "--readiness-probe-action-option", "path: /hello")
+    flags = ("--name=arena", "--version=v1", "--cpu=100m", *probe, "--readiness-probe-option", "periodSeconds: 1")
+    code, out, err = here("serve", "custom", *flags, words)
+    assert (code, out.strip().endswith("/services/arena-v1")) == (0, True), err
+    assert here("service", "predict", "arena-v1", "--path", "/hello")[1].strip() == "hello there"
+    assert here("service", "delete", "arena-v1")[0] == 0
+    model = present / "digits" / "1"
+    model.mkdir(parents=True)
+    (model / "handler.py").write_text(
+        "class Model:\n  def load(self, folder): pass\n  def predict(self, inputs): return inputs['x'] * 2\n"
+    )
+    named = ("--name=digits", "--model-name=twice", f"--model-path={model.parent}", "--cpu=100m")
+    code, out, err = here("serve", "tf", *named)
+    assert (code, out.strip().endswith("/services/digits")) == (0, True), err
+    body = json.dumps({"inputs": {"x": [1, 2]}})
+    code, out, err = here("service", "predict", "digits", "--path", "/v1/models/twice:predict", "-d", body)
+    assert (code, json.loads(out)) == (0, {"outputs": [2, 4]}), err
+    assert here("service", "delete", "digits")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        (
+            ["tf", "--name=a", "--version-policy=all"],
+            "--version-policy: Arena's flag is not known here; expected nothing",
+        ),
+        (["triton", "--name=a"], "serve triton: Arena's verb is not known here; expected 'gangline serve model://"),
+        (["custom", "--name=a"], "COMMAND: nothing is served"),
+        (["custom", "--imagee=a"], "--image"),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
+)
+def test_what_arena_cannot_serve_here_is_told(here: Here, words: list[str], want: str) -> None:
+    code, _, err = here("serve", *words)
+    assert (code, want in err) == (2, True), err
+
+
+def test_a_program_that_is_called_as_a_verb_is_served(here: Here) -> None:
+    assert arena_serve_verb(["custom", "x"]) is None
+    assert arena_serve_verb(["triton"]) is None
+    assert arena_serve_verb(["tf", "--name=a"]) is ServeVerb.TENSORFLOW

@@ -35,8 +35,8 @@ def with_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here) ->
         pytest.param(("--context", "here", "attach", "x"), 6, "context 'here' does not answer", id="attach"),
         pytest.param(("--context", "here", "install"), 6, "kubectl --context here version", id="install"),
         pytest.param(("install", "--context", "there"), 2, "no context 'there'", id="install elsewhere"),
-        pytest.param(("serve", "--listen", "nowhere"), 2, "'nowhere' is no address", id="serve nowhere"),
-        pytest.param(("serve", "--in-cluster"), 1, "not inside a pod", id="serve outside"),
+        pytest.param(("controller", "run", "--listen", "nowhere"), 2, "is not an address", id="controller nowhere"),
+        pytest.param(("controller", "run", "--in-cluster"), 1, "not inside a pod", id="controller outside"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
@@ -82,4 +82,4 @@ def test_install_prints_what_it_would_apply(with_context: Here) -> None:
     assert (deployment["metadata"]["namespace"], deployment["spec"]["replicas"]) == ("ml", 3)
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "acme/gangline:1"
-    assert container["command"][:2] == ["gangline", "serve"]
+    assert container["command"][:3] == ["gangline", "controller", "run"]

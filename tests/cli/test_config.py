@@ -46,7 +46,7 @@ def test_values_are_shown_as_a_file_has_them_and_nothing_as_nothing(fresh_here: 
     [
         pytest.param("nodes", "none", id="a word for a number"),
         pytest.param("nodes", "0", id="none"),
-        pytest.param("nodes", "\N{SUPERSCRIPT TWO}", id="a digit that is no number"),
+        pytest.param("nodes", "\N{SUPERSCRIPT TWO}", id="a digit that is not a number"),
         pytest.param("kubernetes_port", "65536", id="no port"),
         pytest.param("sizes", "big", id="no mapping"),
         pytest.param("sizes", "[", id="no YAML"),

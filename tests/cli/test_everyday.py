@@ -56,7 +56,7 @@ def test_a_file_is_submitted_with_its_code_and_may_be_overruled(shell: Shell, tm
         "submit", "-f", str(tmp_path / "job.yaml"), "--name", "overruled", "--priority", "high", "--follow"
     )
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
-    (found,) = json.loads(shell.out("get", "overruled", "-o", "json"))
+    found = json.loads(shell.out("get", "overruled", "-o", "json"))
     assert found["metadata"]["priority"] == 75
     assert found["spec"]["code"].startswith("sha256:")
 
@@ -68,7 +68,7 @@ def test_a_command_that_names_a_file_ships_the_directory_it_is_in(
     monkeypatch.chdir(tmp_path)
     code, out, err = here("submit", "--name", "shipped", "--follow", "--", "python3", "train.py")
     assert (code, out) == (0, "trained here\n")
-    assert "shipping the present directory, because 'train.py' is in it" in err
+    assert "shipping the current directory, because 'train.py' is in it" in err
     plain = here("submit", "--dry-run", "--no-code", "--", "python3", "train.py")
     assert "code" not in yaml.safe_load(plain[1])["spec"]
 
@@ -230,7 +230,7 @@ def test_documents_can_be_read_by_programs(shell: Shell, here: Here) -> None:
     assert here("list", "documented", "-o", "name")[1] == "documented\n"
     assert json.loads(here("events", "documented", "-o", "json")[1])[0]["reason"] == "Submitted"
     assert json.loads(here("top", "node", "-o", "json")[1])[0]["node"]["capacity"]["cpu_millis"] > 0
-    assert json.loads(here("queues", "-o", "json")[1])[0]["name"] == "default"
+    assert json.loads(here("queues", "-o", "json")[1])[0]["metadata"]["name"] == "default"
     assert json.loads(here("top", "job", "-o", "json")[1]) == []
 
 
@@ -306,6 +306,28 @@ def test_watching_prints_every_change_until_it_is_interrupted(shell: Shell) -> N
     watching.send_signal(signal.SIGINT)
     assert watching.wait(30) == 130
     watching.stdout.close()
+
+
+def test_the_jobs_of_all_tenants_can_be_watched(shell: Shell) -> None:
+    shell.out("submit", "--name", "first", "--tenant", "vision", "--halted", "--", "true")
+    with subprocess.Popen(
+        shell.command("list", "-A", "-w", "first"), stdout=subprocess.PIPE, text=True, env=shell.environment
+    ) as watching:
+        assert watching.stdout is not None
+
+        def row() -> list[str]:
+            return watching.stdout.readline().split()
+
+        assert row()[:3] == ["TENANT", "NAME", "PHASE"]
+        assert row()[:3] == ["vision", "first", "HALTED"]
+        shell.out("submit", "--name", "first-of-speech", "--tenant", "speech", "--halted", "--", "true")
+        assert row()[:3] == ["speech", "first-of-speech", "HALTED"]
+        shell.out("--tenant", "vision", "delete", "first")
+        while (seen := row())[:2] == ["vision", "first"] and seen[-1] != "deleted":
+            pass
+        assert (seen[:2], seen[-1]) == (["vision", "first"], "deleted")
+        watching.send_signal(signal.SIGINT)
+    shell.out("--tenant", "speech", "delete", "first-of-speech")
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(shell: Shell) -> None:

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from gangline.cli.metric_table import tell_of_missing
+from gangline.cli.output.metric_table import tell_of_missing
 from gangline.sdk import Client, Metrics
-from gangline.sdk.background import address_of
+from gangline.sdk.transports.background import address_of
 from gangline.testing.store_suite import make_metric
 from tests.cli.conftest import Here, Shell
 

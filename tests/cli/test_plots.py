@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gangline.cli.curves import Against, Curve, curve_of
-from gangline.cli.picture import write_picture
-from gangline.cli.terminal_plot import Frame, draw, spark
+from gangline.cli.output.drawings.curves import Against, Curve, curve_of
+from gangline.cli.output.drawings.picture import write_picture
+from gangline.cli.output.drawings.terminal_plot import Frame, draw, spark
 from gangline.errors import InvalidInputError
 from gangline.testing.store_suite import make_metric
 

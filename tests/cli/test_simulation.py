@@ -31,13 +31,28 @@ def test_help_lists_what_the_simulator_knows() -> None:
 
 def test_policies_are_compared_side_by_side(here: Here, trace: Path, tmp_path: Path) -> None:
     picture = tmp_path / "runs.png"
-    arguments = ("--trace", str(trace), "--nodes", "1x8", "--policy", "fifo", "--policy", "fifo+backfill")
+    arguments = ("--trace", str(trace), "--nodes", "1x8", "--rules", "fifo,fifo+back")
     code, out, err = here("simulate", *arguments, "--plot", str(picture))
     assert code == 0, err
     rows = {line[:18].strip(): line[18:].split("  ") for line in out.splitlines()}
     assert out.splitlines()[0].split() == ["fifo", "fifo+backfill"]
     assert [cell.strip() for cell in rows["makespan"] if cell.strip()] == ["1150 s", "1100 s"]
+    assert [cell.strip() for cell in rows["longest queue"] if cell.strip()] == ["2", "1"]
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_are_drawn_in_the_terminal(here: Here, trace: Path) -> None:
+    arguments = ("--trace", str(trace), "--nodes", "1x8", "--policy", "fifo", "--policy", "fifo+backfill", "--plot")
+    code, out, err = here("simulate", *arguments)
+    assert code == 0, err
+    waits, took = out.index("share of jobs that waited"), out.index("share of jobs that took")
+    assert waits < took
+    queue = out.index("jobs that waited, over time")
+    assert took < queue
+    for plot in (out[waits:took], out[took:queue]):
+        assert "fifo+backfill" in plot
+        assert "0.3333" in plot
+    assert "0s to 1098s" in out[waits:took]
 
 
 def test_a_simulation_can_be_read_by_programs(here: Here, trace: Path) -> None:
@@ -92,6 +107,19 @@ def test_what_if_says_why_a_job_would_not_start_and_submits_nothing(here: Here, 
     assert "dreamt" not in here("list")[1]
 
 
+def test_what_if_a_service_were_created_answers_for_its_fewest_replicas(here: Here, tmp_path: Path) -> None:
+    file = tmp_path / "service.yaml"
+    spec = "spec: {model: 'model://digits', resources: {gpu: 1}, apart: true, replicas: {min: 2, max: 9}}"
+    file.write_text(f"apiVersion: gangline.dev/v1\nkind: Service\nmetadata: {{name: dreamt}}\n{spec}\n")
+    code, out, err = here("what-if", "-f", str(file))
+    assert code == 0, err
+    assert "dreamt-1-1 would not start." in out
+    out = here("what-if", "-f", str(file), "--add-nodes", "2x8xh200")[1]
+    nodes = {line.rpartition(" ")[2] for line in out.splitlines() if "would start now on" in line}
+    assert len(nodes) == 2, out  # apart
+    assert "dreamt" not in here("service", "list")[1]
+
+
 def test_what_if_with_machines_not_yet_bought(here: Here, eight_gpus: str) -> None:
     here("submit", "--name", "hungry", "--gpus", "8", "--", "true")
     code, out, err = here("what-if", "-f", eight_gpus, "--add-nodes", "2x8xh200")
@@ -99,12 +127,47 @@ def test_what_if_with_machines_not_yet_bought(here: Here, eight_gpus: str) -> No
     assert "dreamt would start now on new-h200-" in out
     assert "hungry" in out
     (row,) = [line.split("  ") for line in out.splitlines() if line.startswith("hungry")]
-    assert [cell.strip() for cell in row if cell] == ["hungry", "not in sight", "now"]
+    assert [cell.strip() for cell in row if cell] == ["hungry", "not in sight", "now", "would start"]
     found = json.loads(here("what-if", "--add-nodes", "1x8", "-o", "json")[1])
     assert [effect["name"] for effect in found["effects"]] == ["hungry"]
     assert found["effects"][0]["starts_at"] is None
     assert found["effects"][0]["would_start_at"].endswith("Z")
     here("delete", "hungry")
+
+
+def test_what_if_things_were_otherwise(fresh_shell: Shell) -> None:
+    (top,) = json.loads(fresh_shell.out("top", "node", "-o", "json"))
+    cpus = top["node"]["capacity"]["cpu_millis"] // 1000
+    fresh_shell.run("queue", "create", "research")
+    for name in ("running", "first", "second"):
+        job = {"metadata": {"name": name}, "spec": {"command": ["sleep", "600"], "resources": {"cpu": cpus}}}
+        job["metadata"] |= {"queue": "research", "priority": "critical" if name == "running" else "normal"}
+        job["spec"]["policy"] = {"expected": "10m"}
+        fresh_shell.run("submit", "-f", "-", text_in=json.dumps(job))
+
+    def changes(*options: str) -> dict[str, str]:
+        rows = [line.split("  ") for line in fresh_shell.out("what-if", *options).splitlines()]
+        cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+        return {row[0]: row[3] for row in cells if len(row) == 4 and row[0] != "WAITING"}
+
+    assert changes("--priority", "second=90") == {"first": "10m later", "second": "10m earlier"}
+    assert changes("--quota", f"research=limit:cpu={cpus - 1}") == {
+        "first": "would not start",
+        "second": "would not start",
+    }
+    assert changes("--remove-nodes", top["node"]["name"]) == {"first": "would not start", "second": "would not start"}
+    assert changes("--replicas", "first=worker:2") == {"first": "would not start", "second": "10m earlier"}
+    for wrong, want in (
+        (("--quota", "research"), "QUEUE=FIELD:VALUE"),
+        (("--quota", "nowhere=weight:2"), "nowhere"),
+        (("--quota", "research=colour:red"), "colour"),
+        (("--priority", "nobody=high"), "nobody"),
+        (("--priority", "first=very"), "critical"),
+        (("--replicas", "running=2"), "gangline scale"),
+        (("--replicas", "first=chief:2"), "worker"),
+        (("--remove-nodes", "mars"), "gangline top node"),
+    ):
+        assert want in fresh_shell.run("what-if", *wrong).stderr
 
 
 def test_what_if_about_nothing_is_refused(here: Here) -> None:
@@ -120,5 +183,8 @@ def test_explain_predicts_the_start_of_a_job_far_back_in_the_line(fresh_shell: S
         job = {"metadata": {"name": name}, "spec": {"command": ["sleep", "600"], "resources": {"cpu": cpus}}}
         job["spec"]["policy"] = {"expected": "10m"}
         fresh_shell.run("submit", "-f", "-", text_in=json.dumps(job))
-    assert "Predicted start: in 19m" in fresh_shell.out("explain", "third")
+    said = fresh_shell.out("explain", "third")
+    assert "Predicted start: in 19m" in said
+    assert "It is number 2 of 2 in queue 'default'." in said
+    assert "Ahead of it: second (1 replica), because it was submitted earlier." in said
     assert "Predicted start" not in fresh_shell.out("explain", "third", "--no-forecast")

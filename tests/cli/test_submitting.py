@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from gangline.cli.patient_client import PatientClient
 from gangline.errors import UnreachableError
-from gangline.model.sweep import Parameter, SweepSpec
+from gangline.model.parameter import Parameter
+from gangline.model.sweep import SweepSpec
 from gangline.sdk import Client
-from gangline.sdk.background import ensure_service, running_process, stop_service
-from gangline.sdk.http import HttpAnswer, HttpTransport
-from gangline.sdk.transport import Request
+from gangline.sdk.transports.background import running_process, stop_service
+from gangline.sdk.transports.http import HttpAnswer, HttpTransport
+from gangline.sdk.transports.interface import Request
 from gangline.testing.builders import make_role, make_spec
 from tests.cli.conftest import Here, Shell
+from tests.engines.local.nodes.test_machine import install_nvidia_smi
 
 
 def test_a_job_from_python_sees_the_environment_that_the_command_line_gives_it(
@@ -59,6 +60,21 @@ def test_what_holds_for_many_jobs_of_a_file_is_said_once(
     assert "(50 jobs)" in said
 
 
+def test_gpu_types_that_no_node_has_are_told_once_with_the_nearest(
+    fresh_shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_nvidia_smi(tmp_path, "echo '0, NVIDIA H200, 143771, 0, 0'", monkeypatch)
+    fresh_shell.environment["PATH"] = os.environ["PATH"]
+    fresh_shell.environment.pop("CUDA_VISIBLE_DEVICES", None)
+    spec = "{command: ['true'], resources: {gpu: 1}, placement: {gpu_type: [h20, h200]}}"
+    jobs = [f"metadata: {{name: slip-{number}}}\nspec: {spec}\n" for number in range(2)]
+    (tmp_path / "jobs.yaml").write_text("---\n".join(jobs))
+    done = fresh_shell.run("submit", "-f", str(tmp_path / "jobs.yaml"))
+    assert done.returncode == 0
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note:")]
+    assert notes == ["note: no node has GPU type 'h20'; did you mean 'h200'?"]
+
+
 def test_code_and_no_code_do_not_go_together(here: Here) -> None:
     code, _, said = here("submit", "--dry-run", "--code", ".", "--no-code", "--", "true")
     assert (code, said) == (2, "error: --code: it does not go with --no-code; expected one of the two\n")
@@ -86,7 +102,7 @@ class DyingTransport(HttpTransport):
 def test_a_submission_outlives_its_service_and_makes_one_job(
     fresh_shell: Shell, monkeypatch: pytest.MonkeyPatch, how: str, what: str
 ) -> None:
-    settings, started = fresh_shell.settings, ensure_service(fresh_shell.settings)
+    settings = fresh_shell.settings
 
     def dies() -> None:
         process = running_process(settings)
@@ -100,7 +116,7 @@ def test_a_submission_outlives_its_service_and_makes_one_job(
             os.close(handle)
 
     monkeypatch.setattr("gangline.sdk.client.HttpTransport", lambda address: DyingTransport(address, dies))
-    client = PatientClient(started, settings=settings, start=lambda: ensure_service(settings))
+    client = Client(settings=settings)
     spec = make_spec(name="once", roles=(make_role(command=("true",)),))
     if what == "job":
         client.submit(spec)

@@ -125,13 +125,32 @@ def test_a_dry_run_prints_the_sweep_and_sends_nothing(here: Here, tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "want"),
+    [
+        ("objective: {metric: accuracy}", "{sampler: tpe, budget: {trials: 3}}", "tpe learns from results"),
+        ("parallelism: 2", "{sampler: random, budget: {gpu_hours: 1}}", "its trials use no GPU"),
+        ("$(rate)", "$(speed)", "the template refers to $(speed)"),
+    ],
+)
+def test_a_dry_run_refuses_what_the_service_would(
+    here: Here, tmp_path: Path, before: str, after: str, want: str
+) -> None:
+    file = Path(write_sweep(tmp_path, "dry"))
+    fields = after[1:-1].replace(", budget", "\n  budget") if after.startswith("{") else after
+    file.write_text(file.read_text().replace(before, fields))
+    code, printed, told = here("sweep", "-f", str(file), "--dry-run")
+    assert (code, printed) == (2, "")
+    assert want in told
+
+
+@pytest.mark.parametrize(
     ("arguments", "want"),
     [
         pytest.param(("sweep",), "name a file", id="nothing to do"),
         pytest.param(("sweep", "-f", "x.yaml", "list"), "does not go with 'list'", id="file and command"),
         pytest.param(("sweep", "-f", "no-such-file.yaml"), "cannot be read", id="no file"),
         pytest.param(("chaos", "job"), "--kill", id="a drill without victims"),
-        pytest.param(("chaos", "job", "--kill", "worker=often"), "no duration", id="a drill without rhythm"),
+        pytest.param(("chaos", "job", "--kill", "worker=often"), "not a duration", id="a drill without rhythm"),
     ],
 )
 def test_wrong_use_is_told(here: Here, arguments: tuple[str, ...], want: str) -> None:
@@ -146,3 +165,12 @@ def test_chaos_kills_and_tells_whom(here: Here) -> None:
     assert code == 0
     assert "killed worker-0" in told
     assert said.endswith("killed 1 replica; victim is FAILED\n")
+
+
+def test_an_experiment_whose_algorithm_has_a_substitute_here_says_so(shell: Shell) -> None:
+    file = Path(__file__).parents[1] / "integration" / "katib" / "files" / "bayesian.yaml"
+    submitted = shell.run("submit", "-f", str(file), "--wait")
+    assert submitted.returncode == 0, submitted.stderr
+    assert "note: its Gaussian process needs PyTorch and SciPy" in submitted.stderr
+    assert "needs PyTorch" in shell.run("experiment", "get", "bayesian", "-o", "wide").stdout
+    assert shell.run("experiment", "delete", "bayesian").returncode == 0

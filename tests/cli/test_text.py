@@ -5,11 +5,17 @@ from dataclasses import replace
 import click
 import pytest
 
-from gangline.cli import table, words
 from gangline.cli.commands.describe import _summary
+from gangline.cli.commands.top import _node_row
+from gangline.cli.output import formatting, table
+from gangline.cli.output.job_table import row
 from gangline.errors import InvalidInputError
 from gangline.model import Resources, Timestamp
-from gangline.testing.builders import START, make_running_job
+from gangline.model.observation import NodeUsage
+from gangline.model.transfer import TransferProgress
+from gangline.model.wording import transfer_text
+from gangline.sdk.values import NodeTop
+from gangline.testing.builders import START, make_node, make_running_job
 
 
 @pytest.mark.parametrize(
@@ -26,7 +32,7 @@ from gangline.testing.builders import START, make_running_job
     ],
 )
 def test_a_duration_is_written_as_people_say_it(seconds: float, want: str) -> None:
-    assert words.duration(seconds) == want
+    assert formatting.duration(seconds) == want
 
 
 @pytest.mark.parametrize(
@@ -42,16 +48,16 @@ def test_a_duration_is_written_as_people_say_it(seconds: float, want: str) -> No
     ],
 )
 def test_a_time_is_written_as_how_long_ago_it_was(elapsed: float, want: str) -> None:
-    assert words.ago(Timestamp(1000.0), Timestamp(1000.0 + elapsed)) == want
+    assert formatting.ago(Timestamp(1000.0), Timestamp(1000.0 + elapsed)) == want
 
 
 @pytest.mark.parametrize(("number", "want"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs")])
 def test_a_number_of_things_is_written_as_people_say_it(number: int, want: str) -> None:
-    assert words.counted(number, "job") == want
+    assert formatting.counted(number, "job") == want
 
 
 def test_a_time_that_never_was() -> None:
-    assert words.ago(None, Timestamp(0.0)) == "-"
+    assert formatting.ago(None, Timestamp(0.0)) == "-"
 
 
 @pytest.mark.parametrize(
@@ -59,18 +65,18 @@ def test_a_time_that_never_was() -> None:
     [("90", 90), ("90s", 90), ("1h30m", 5400), ("7d", 604800), ("250ms", 0.25), ("1.5h", 5400), ("2w", 1209600)],
 )
 def test_durations_are_read(text: str, want: float) -> None:
-    assert words.read_duration(text, "--since") == want
+    assert formatting.read_duration(text, "--since") == want
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3s", "1h 30m", "5y", "1h30", "99999999d", "9" * 400])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="--since"):
-        words.read_duration(text, "--since")
+        formatting.read_duration(text, "--since")
 
 
 def test_an_amount_is_written_as_people_say_it() -> None:
     resources = Resources(cpu_millis=1500, memory_mib=2048, gpu_millis=500, extended={"fpga": 1})
-    assert words.amount(resources) == "1.5 CPU, 2 GiB, 0.5 GPU, 1 fpga"
+    assert formatting.amount(resources) == "1.5 CPU, 2 GiB, 0.5 GPU, 1 fpga"
 
 
 def test_a_text_of_several_lines_is_one_line_of_a_table() -> None:
@@ -101,3 +107,18 @@ def test_a_description_says_when_the_work_was_last_saved() -> None:
     assert not any(line.startswith("Checkpoint:") for line in _summary(job, Timestamp(START)))
     saved = replace(job, checkpoint_at=Timestamp(START))
     assert "Checkpoint: 2h ago" in list(_summary(saved, Timestamp(START + 7300)))
+
+
+def test_how_far_data_is_stands_with_the_phase() -> None:
+    moving = TransferProgress(moved_bytes=3 << 29, total_bytes=2 << 30, bytes_per_second=64 << 20, move=2, moves=3)
+    job = replace(make_running_job(), transfer=moving)
+    assert row(job, Timestamp(START))[-1].endswith(": 2/3: 1.5 GiB of 2 GiB, 64 MiB/s, 8s left")
+    assert any("1.5 GiB of 2 GiB" in line for line in _summary(job, Timestamp(START)))
+    assert transfer_text(TransferProgress(total_bytes=5)) == "0 B of 5 B, 0 B/s"
+
+
+def test_a_closed_gpu_is_shown_with_the_reason() -> None:
+    machine = replace(make_node(gpus=2), closed_gpus={"1": "it has fallen off the bus"})
+    usage = NodeUsage(node=machine.name, gpu_percent={"0": 40, "1": 0}, gpu_memory_mib={"0": 1024})
+    shown = _node_row(NodeTop(node=machine, usage=usage, replicas=1))[-1]
+    assert shown == "0 40% 1 GiB; 1 closed: it has fallen off the bus"

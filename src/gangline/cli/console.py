@@ -8,9 +8,7 @@ import os
 import shutil
 import signal
 import sys
-import termios
 import threading
-import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -65,6 +63,9 @@ def every_key(*, terminal: bool) -> Iterator[None]:
     if not terminal:
         yield
         return
+    import termios  # only Unix has terminals like these
+    import tty
+
     before = termios.tcgetattr(sys.stdin)
     tty.setraw(sys.stdin, termios.TCSADRAIN)  # what was typed before is kept
     try:

@@ -39,7 +39,7 @@ def report(error: Exception) -> int:
         return EXIT_CODES[InvalidInputError]
     if not isinstance(error, GanglineError):
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
-        print("hint: this is a defect of Gangline; GANGLINE_DEBUG=1 shows where it happened", file=sys.stderr)
+        print("hint: this is a bug in Gangline; GANGLINE_DEBUG=1 shows where it happened", file=sys.stderr)
         return 1
     print(f"error: {error}", file=sys.stderr)
     for hint in getattr(error, "__notes__", None) or filter(None, [HINTS.get(type(error))]):

@@ -4,44 +4,85 @@ The table holds what ``gangline --help`` shows, so that help costs no import but
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 
 import click
 
+from gangline.cli.habits import ALIASES, lesson, option_lesson, same_meaning, translated
+
 COMMANDS: dict[str, dict[str, str]] = {
     "Everyday": {
+        "init": "Write an example to begin with.",
         "submit": "Submit a job from options or from a file.",
+        "apply": "Make sure that what files say is there.",
         "list": "List jobs, newest first.",
         "get": "Show a job and the numbers it reported.",
         "logs": "Show the output of a job's replicas.",
         "logviewer": "Show where each replica's output can be seen.",
         "attach": "Run a command where a replica runs.",
+        "shell": "Open a terminal where a replica runs.",
+        "port-forward": "Reach a port of a replica from this machine.",
         "wait": "Wait until a job has reached a phase.",
         "delete": "Delete jobs and everything they left.",
         "sweep": "Try one job with many values.",
+        "experiment": "Run Experiments of Katib.",
+        "pipeline": "Run a graph of steps.",
+        "serve": "Serve a model, or any program.",
+        "service": "Roll out, scale and ask services.",
+        "inferenceservice": "Serve InferenceServices of KServe.",
+        "trainjob": "Run TrainJobs of Kubeflow Trainer.",
+        "trainingruntime": "What TrainJobs of a tenant run with.",
+        "clustertrainingruntime": "What TrainJobs of everybody run with.",
+        "notebook": "Start, open and stop notebooks.",
+        "tensorboard": "Look at jobs in TensorBoard.",
+        "workspace": "Notebooks, TensorBoards and other programs in a browser.",
     },
     "Steering": {
         "halt": "Stop jobs so that they keep their checkpoint.",
         "resume": "Let halted jobs go on from their checkpoint.",
+        "rerun": "Submit a job once more, with what should differ.",
         "scale": "Change the number of replicas of a running job.",
         "cancel": "End jobs for good, keeping record and logs.",
+        "label": "Give jobs labels, or take them away.",
         "prune": "Delete jobs that finished long ago.",
+    },
+    "Data": {
+        "results": "List the files that a job has left so far.",
+        "cp": "Copy files from a job or to one.",
+        "checkpoints": "List the checkpoints that a job has saved.",
+        "model": "Register, promote and download models.",
+        "store": "Add, list and remove object stores.",
+        "secret": "Keep values that jobs get as variables.",
+        "volume": "Create, list and delete volumes.",
     },
     "Understanding": {
         "describe": "Show everything that is known of a job.",
         "events": "Show what happened to a job.",
         "metrics": "Show the numbers a job reported over time.",
         "explain": "Say why a job waits and what would help.",
+        "diff": "Say what two jobs differ in.",
+        "lineage": "Draw where data, a model or a job came from.",
         "top": "Show what nodes and jobs use now.",
+        "cost": "Add up what jobs have used, and what it costs.",
+        "usage": "Add up what tenants, queues and users have used.",
+        "queue": "Create, list and change queues.",
         "queues": "List the queues.",
         "what-if": "Say what would happen to a job before it is submitted.",
         "simulate": "Run a trace of jobs through the scheduler in virtual time.",
+        "debug": "Write one archive of all that helps to find a fault.",
+        "notification": "Tell others of the phases of jobs.",
         "chaos": "Kill replicas of a job to see it survive.",
     },
     "Gangline itself": {
         "server": "Start, stop and look at the local service.",
+        "dashboard": "Open the web page of the service.",
+        "login": "Log in to a team's service.",
+        "logout": "Forget a login.",
+        "token": "Create, list and revoke tokens of a team's service.",
+        "audit": "Show who changed what of a team's service.",
         "install": "Install Gangline into a Kubernetes cluster.",
         "uninstall": "Remove Gangline from a Kubernetes cluster.",
-        "serve": "Run the controller of a Kubernetes cluster.",
+        "controller": "Run the controller of a Kubernetes cluster.",
         "config": "Show and change settings.",
         "doctor": "Check this machine and the service.",
         "completion": "Print the completion script of a shell.",
@@ -53,26 +94,8 @@ COMMANDS: dict[str, dict[str, str]] = {
 _SUMMARIES = {name: summary for section in COMMANDS.values() for name, summary in section.items()}
 
 
-_SAME_MEANING = {
-    "submit": ("run", "rerun", "start", "launch", "train", "create", "apply", "new", "retry"),
-    "list": ("ls", "ps", "jobs", "status"),
-    "get": ("show", "inspect", "info"),
-    "logs": ("log", "tail", "output"),
-    "attach": ("exec", "ssh", "shell", "enter"),
-    "cancel": ("stop", "kill", "abort", "terminate", "end"),
-    "delete": ("rm", "remove", "del"),
-    "halt": ("pause", "suspend"),
-    "resume": ("continue", "restart", "unpause"),
-    "scale": ("resize",),
-    "explain": ("why", "reason"),
-    "events": ("history", "journal"),
-    "top": ("nodes", "node", "usage", "stats"),
-    "sweep": ("grid", "tune", "search", "trials"),
-    "server": ("service", "daemon"),
-    "install": ("deploy", "upgrade"),
-    "config": ("settings", "set"),
-}
-"""What other tools call our commands: a word with the same meaning is a better guess than one with the same letters."""
+_BELOW_PIPELINE = frozenset({"runexperiment", "schedule", "template", "templateversion"})
+"""Kinds whose commands are below ``gangline pipeline``."""
 
 _DESTRUCTIVE = ("prune", "delete", "uninstall", "cancel")
 """Commands that are not suggested to somebody who may have meant something else."""
@@ -82,13 +105,43 @@ def _meant(word: str) -> str | None:
     """The command that somebody probably meant, by its meaning or by its letters."""
     import difflib
 
-    for command, others in _SAME_MEANING.items():
-        if word.lower() in others:
-            return command
+    if meant := same_meaning(word):
+        return meant
     nearest = difflib.get_close_matches(word, _SUMMARIES, n=1)
     if nearest and nearest[0] in _DESTRUCTIVE:
         nearest = difflib.get_close_matches(word, nearest, n=1, cutoff=0.8)
     return nearest[0] if nearest else None
+
+
+def _hint(word: str) -> str:
+    if said := lesson(word):
+        return f" {said[0].upper()}{said[1:]}."
+    meant = _meant(word)
+    return f" Did you mean '{meant}'?" if meant else " 'gangline --help' lists them."
+
+
+def taught(error: click.NoSuchOption) -> click.UsageError:
+    """Return the error with what to do instead of an option that people know from another tool."""
+    command = error.ctx.command.name if error.ctx is not None and error.ctx.command else None
+    said = option_lesson(command or "", error.option_name)
+    return click.UsageError(f"{error.message} Here {said}.", error.ctx) if said else error
+
+
+def _plugged_in() -> dict[str, str]:
+    """Return the kinds of other packages, each with one line on it."""
+    from gangline.kinds.registry import kind_named, registered, unloadable
+
+    broken = {name: f"(cannot be loaded: {reason})" for name, reason in unloadable().items()}
+    known = _SUMMARIES.keys() | _BELOW_PIPELINE
+    return {name: broken.get(name) or kind_named(name).summary for name in registered() if name not in known}
+
+
+def _made_from_kind(name: str) -> click.Command:
+    """Make the command of a kind that needs none of its own."""
+    from gangline.cli.kind_commands import kind_group
+    from gangline.kinds import kind_named
+
+    return kind_group(kind_named(name))
 
 
 class ReaderLeftError(Exception):
@@ -102,6 +155,8 @@ class LazyGroup(click.Group):
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise taught(error) from error
         except BrokenPipeError as error:
             raise ReaderLeftError from error
         except Exception as error:
@@ -111,14 +166,17 @@ class LazyGroup(click.Group):
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return every command, in the order of the table."""
-        return list(_SUMMARIES)
+        """Return every command, in the order of the table, as completion offers them."""
+        return [*_SUMMARIES, *_plugged_in()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
-        if cmd_name not in _SUMMARIES:
+        if cmd_name not in _SUMMARIES and cmd_name not in _plugged_in():
             return None
-        command = import_module(f"gangline.cli.commands.{cmd_name.replace('-', '_')}").command
+        module = f"gangline.cli.commands.{cmd_name.replace('-', '_')}"
+        if find_spec(module) is None:
+            return _made_from_kind(cmd_name)
+        command = import_module(module).command
         if not isinstance(command, click.Command):
             raise TypeError(f"the module of {cmd_name} defines no command")
         return command
@@ -127,10 +185,9 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown one is answered with the nearest."""
-        if args and args[0] not in _SUMMARIES and not args[0].startswith("-"):
-            meant = _meant(args[0])
-            hint = f" Did you mean '{meant}'?" if meant else " 'gangline --help' lists them."
-            raise click.UsageError(f"there is no command '{args[0]}'.{hint}", ctx)
+        args = translated(args)
+        if args and args[0] not in _SUMMARIES and not args[0].startswith("-") and args[0] not in _plugged_in():
+            raise click.UsageError(f"there is no command '{args[0]}'.{_hint(args[0])}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -138,3 +195,9 @@ class LazyGroup(click.Group):
         for section, commands in COMMANDS.items():
             with formatter.section(section):
                 formatter.write_dl(list(commands.items()), col_max=14)
+        with formatter.section("Also understood"):
+            meanings = [(alias, f"The same as {command}.") for alias, command in ALIASES.items()]
+            formatter.write_dl(meanings, col_max=14)
+        if plugged_in := _plugged_in():
+            with formatter.section("From other packages"):
+                formatter.write_dl(list(plugged_in.items()), col_max=14)

@@ -21,7 +21,9 @@ _INTERRUPTED = 130
 @click.option(
     "--context", metavar="NAME", help="Use the Kubernetes cluster of this kubeconfig context; '' means the local one."
 )
-@click.option("--tenant", metavar="NAME", help="Act for this tenant; on a cluster, a namespace.")
+@click.option(
+    "-n", "--namespace", "--tenant", "tenant", metavar="NAME", help="Act for this tenant; on a cluster, a namespace."
+)
 @click.version_option(__version__, message="gangline %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, server: str | None, context: str | None, tenant: str | None) -> None:

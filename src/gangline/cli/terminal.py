@@ -30,7 +30,7 @@ def colours() -> bool:
 
 
 def width() -> int | None:
-    """How many columns standard output has; None when it is no terminal and lines may be as long as they are."""
+    """How many columns standard output has; None when it is not a terminal and lines may be as long as they are."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

@@ -3,14 +3,15 @@
 import asyncio
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from gangline.cli.connection import chosen_settings, connect
-from gangline.cli.instances import replica_named
-from gangline.cli.options import job_argument, tenant_option
+from gangline.cli.connection.client import chosen_settings, connect
+from gangline.cli.input.instances import replica_named
+from gangline.cli.input.options import job_argument, tenant_option
 from gangline.errors import InvalidInputError, NotFoundError
 from gangline.model import Job, ReplicaId
 
@@ -31,7 +32,7 @@ def command(ctx: click.Context, job: str, words: tuple[str, ...], instance: str 
     replica = replica_named(found, instance) if instance else ReplicaId(found.spec.lead_role, 0)
     if context := chosen_settings(ctx).context:
         return asyncio.run(_attach_to_pod(context, found, replica, words))
-    return _become(_process_of(found, replica), words)
+    return _become(process_of(found, replica), words)
 
 
 async def _attach_to_pod(context: str, job: Job, replica: ReplicaId, words: tuple[str, ...]) -> int:
@@ -46,7 +47,7 @@ async def _attach_to_pod(context: str, job: Job, replica: ReplicaId, words: tupl
 
 def _become(process: Path, words: tuple[str, ...]) -> NoReturn:
     """Run a command or a shell in place of this program, with the environment and in the directory of a process."""
-    environment = _environment(process)
+    environment = environment_of(process)
     program = list(words) or [os.environ.get("SHELL") or "sh"]
     os.chdir(process / "cwd")
     sys.stdout.flush()
@@ -56,17 +57,25 @@ def _become(process: Path, words: tuple[str, ...]) -> NoReturn:
         raise InvalidInputError(f"'{program[0]}' cannot be run there: {error.strerror}", field="COMMAND") from error
 
 
-def _process_of(job: Job, replica: ReplicaId) -> Path:
-    """Find the first process of a replica among this user's own, by the variables every replica is given."""
+def process_of(job: Job, replica: ReplicaId) -> Path:
+    """Find the first process of a replica among this user's own."""
+    found = next(processes_of(job, replica), None)
+    if found is None:
+        raise NotFoundError("running replica", str(replica), hint=f"job '{job.name}' has none on this machine now")
+    return found
+
+
+def processes_of(job: Job, replica: ReplicaId) -> Iterator[Path]:
+    """Find every process of a replica among this user's own, by the variables every replica is given."""
     wanted = {"GANGLINE_JOB_ID": job.id, "GANGLINE_ROLE": replica.role, "GANGLINE_INDEX": str(replica.index)}
     wanted["GANGLINE_ATTEMPT"] = str(job.attempt)
     for process in sorted(_PROCESSES.glob("[0-9]*"), key=lambda path: int(path.name)):
-        if wanted.items() <= _environment(process).items():
-            return process
-    raise NotFoundError("running replica", str(replica), hint=f"job '{job.name}' has none on this machine now")
+        if wanted.items() <= environment_of(process).items():
+            yield process
 
 
-def _environment(process: Path) -> dict[str, str]:
+def environment_of(process: Path) -> dict[str, str]:
+    """Return the variables of a process; nothing of one that is gone."""
     try:
         raw = (process / "environ").read_bytes()
     except OSError:

@@ -2,9 +2,10 @@
 
 import click
 
-from gangline.cli import terminal, words
-from gangline.cli.connection import connect
-from gangline.cli.options import job_argument, tenant_option
+from gangline.cli import terminal
+from gangline.cli.connection.client import connect
+from gangline.cli.input.options import job_argument, tenant_option
+from gangline.cli.output import formatting
 from gangline.dialects.native import pairs
 
 
@@ -16,7 +17,7 @@ from gangline.dialects.native import pairs
     metavar="ROLE=DURATION",
     multiple=True,
     required=True,
-    help="Kill a random replica of this role so often; repeatable.",
+    help="Kill a random replica of this role at this interval; repeatable.",
 )
 @click.option("--for", "lasting", metavar="DURATION", help="Stop after this time; otherwise when the job ends.")
 @click.option("--seed", type=int, help="Choose the same replicas again.")
@@ -41,8 +42,8 @@ def command(
     from gangline.sdk.chaos import disturb
 
     given = pairs(kills, "--kill", form="ROLE=PERIOD, for example worker=5s")
-    periods = {role: words.read_duration(text, "--kill") for role, text in given.items()}
-    seconds = None if lasting is None else words.read_duration(lasting, "--for")
+    periods = {role: formatting.read_duration(text, "--kill") for role, text in given.items()}
+    seconds = None if lasting is None else formatting.read_duration(lasting, "--for")
     client = connect(ctx, tenant=tenant)
     killed = 0
     for strike in disturb(client, job, periods, for_seconds=seconds, seed=seed):
@@ -52,4 +53,4 @@ def command(
             killed += 1
             click.echo(f"{strike.after_seconds:6.1f} s  killed {strike.replica}")
     found = client.get(job)
-    terminal.say(f"killed {words.counted(killed, 'replica')}; {found.name} is {found.phase}")
+    terminal.say(f"killed {formatting.counted(killed, 'replica')}; {found.name} is {found.phase}")

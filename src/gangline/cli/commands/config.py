@@ -7,14 +7,15 @@ from pathlib import Path
 
 import click
 
-from gangline.cli import table, terminal
-from gangline.cli.documents import json_text, yaml_text
-from gangline.cli.options import Output, output_option
+from gangline.cli import terminal
+from gangline.cli.input.options import Output, output_option
+from gangline.cli.output import table
+from gangline.cli.output.documents import json_text, yaml_text
 from gangline.errors import GanglineError, InvalidInputError
 from gangline.settings import NAMES, Settings, config_path, parse_setting, read_config
 from gangline.wire import plain
 
-_MAPPINGS = ("sizes", "scheduling")
+_MAPPINGS = ("sizes", "scheduling", "openid", "smtp")
 _READ_BY_COMMANDS = ("sizes", "tenant", "context")
 """Settings that hold from the next command on; the service reads the others when it starts."""
 
@@ -57,7 +58,7 @@ def set_(name: str, value: str) -> None:
     raw = _mapping(name, value) if name in _MAPPINGS else value
     parsed = parse_setting(name, raw)
     with _told_of_service(name):
-        _write(name, raw if name in _MAPPINGS else parsed)
+        write_setting(name, raw if name in _MAPPINGS else parsed)
 
 
 @command.command("unset")
@@ -68,7 +69,7 @@ def unset(name: str) -> None:
     if name not in NAMES and name not in read_config(config_path()):
         parse_setting(name, "")
     with _told_of_service(name):
-        _write(name, None)
+        write_setting(name, None)
 
 
 @command.command("path")
@@ -83,8 +84,8 @@ def path() -> None:
 def kubeconfig_(ctx: click.Context, output: str | None) -> None:
     """Write a kubeconfig for the local service, for the Kubeflow Training SDK."""
     # YAML, and a service that may have to be started: needed by no other subcommand.
-    from gangline.cli.connection import connect
-    from gangline.cli.kubeconfig import kubeconfig, write_kubeconfig
+    from gangline.cli.connection.client import connect
+    from gangline.cli.connection.kubeconfig import kubeconfig, write_kubeconfig
 
     client = connect(ctx)
     config = kubeconfig(Settings.load().kubernetes_file, namespace=client.tenant)
@@ -100,7 +101,7 @@ def kubeconfig_(ctx: click.Context, output: str | None) -> None:
 def _told_of_service(name: str) -> Iterator[None]:
     """Say, once a setting is written, that a service which runs has read it before."""
     # Only here because nothing else of this command knows of services.
-    from gangline.sdk.background import running_process
+    from gangline.sdk.transports.background import running_process
 
     process = None
     with suppress(GanglineError):  # a file that no command accepts is mended here, too
@@ -132,7 +133,7 @@ def _mapping(name: str, text: str) -> object:
         ) from error
 
 
-def _write(name: str, value: object) -> None:
+def write_setting(name: str, value: object) -> None:
     """Change one setting and keep the others; the file is replaced whole, never half written."""
     import yaml
 

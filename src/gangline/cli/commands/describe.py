@@ -5,14 +5,16 @@ from contextlib import suppress
 
 import click
 
-from gangline.cli import table, terminal, words
-from gangline.cli.connection import connect
-from gangline.cli.jobs import ran_text, reason_text, state_counts
-from gangline.cli.last_lines import last_lines
-from gangline.cli.metric_table import print_metrics
-from gangline.cli.options import job_argument, tenant_option
+from gangline.cli import terminal
+from gangline.cli.connection.client import connect
+from gangline.cli.input.options import job_argument, tenant_option
+from gangline.cli.output import formatting, table
+from gangline.cli.output.last_lines import last_lines
+from gangline.cli.output.metric_table import print_metrics
+from gangline.cli.output.speed_table import CURVE_COLUMNS, curve_rows
 from gangline.errors import ConflictError
-from gangline.model import Job, Timestamp
+from gangline.model import Job, Sizing, Timestamp
+from gangline.model.wording import ran_text, reason_text, state_counts
 from gangline.sdk import JournalRecord
 
 _LAST_EVENTS = 15
@@ -38,6 +40,8 @@ def command(ctx: click.Context, job: str, tenant: str | None) -> None:
     if metrics := client.latest_metrics(found.id):
         click.echo()
         print_metrics(metrics)
+    if found.spec.policy.replicas is Sizing.AUTO:
+        _print_sizes(found)
     if found.placeable:
         with suppress(ConflictError):  # it has started since we asked for it
             sentences = client.explain(found.id).sentences
@@ -46,10 +50,29 @@ def command(ctx: click.Context, job: str, tenant: str | None) -> None:
                 click.echo(f"  {sentence}")
 
 
+def _print_sizes(job: Job) -> None:
+    """What was measured of a job whose size the scheduler chooses, and what the next sizes would bring."""
+    from gangline.allocation.outlook import present_size, size_sentences, sized_role_of  # brings NumPy
+
+    sentences = list(size_sentences(job))
+    if sentences:
+        click.echo("\nIts size:")
+        for sentence in sentences:
+            click.echo(f"  {sentence}")
+    role = sized_role_of(job)
+    if role is not None and job.speed is not None:
+        now, most = max(present_size(job), 1), job.spec.role(role).most
+        near = {size for size in (1, now // 2, now - 1, now, now + 1, 2 * now) if 1 <= size <= most}
+        click.echo()
+        for line in table.lines(CURVE_COLUMNS, curve_rows(job, sorted(near)), width=terminal.width()):
+            click.echo(line)
+
+
 def event_rows(records: tuple[JournalRecord, ...], now: Timestamp) -> list[tuple[str, ...]]:
     """Write a journal as rows."""
     return [
-        (words.ago(record.at, now), record.reason, str(record.replica or "-"), record.message) for record in records
+        (formatting.ago(record.at, now), record.reason, str(record.replica or "-"), record.message)
+        for record in records
     ]
 
 
@@ -65,9 +88,9 @@ def _summary(job: Job, now: Timestamp) -> Iterator[str]:
         "Code": spec.code or "",
         "Origin": spec.origin or "",
         "Phase": f"{terminal.phase_text(job.phase)} ({reason_text(job)})",
-        "Submitted": words.ago(job.created_at, now),
+        "Submitted": formatting.ago(job.created_at, now),
         "Ran": ran_text(job, now),
-        "Checkpoint": "" if job.checkpoint_at is None else words.ago(job.checkpoint_at, now),
+        "Checkpoint": "" if job.checkpoint_at is None else formatting.ago(job.checkpoint_at, now),
         "Attempt": f"{job.attempt} ({job.failures} of at most {spec.policy.max_attempts} failed)",
         "Exit code": "" if job.exit_code is None else str(job.exit_code),
     }
@@ -82,7 +105,7 @@ def _roles(job: Job) -> list[tuple[str, ...]]:
         (
             role.name,
             f"{role.replicas} ({role.least} to {role.most})" if role.elastic else str(role.replicas),
-            words.amount(role.resources),
+            formatting.amount(role.resources),
             states[role.name],
             " ".join(role.command),
         )
@@ -97,7 +120,7 @@ def _replicas(job: Job, now: Timestamp) -> list[tuple[str, ...]]:
             status.node,
             status.state.value,
             "-" if status.exit_code is None else str(status.exit_code),
-            words.ago(status.started_at, now),
+            formatting.ago(status.started_at, now),
             status.message,
         )
         for status in job.replicas
@@ -106,7 +129,7 @@ def _replicas(job: Job, now: Timestamp) -> list[tuple[str, ...]]:
 
 def _phases(job: Job, now: Timestamp) -> list[tuple[str, ...]]:
     return [
-        (entry.phase.value, words.ago(entry.at, now), f"{entry.reason}: {entry.message}".rstrip(": "))
+        (entry.phase.value, formatting.ago(entry.at, now), f"{entry.reason}: {entry.message}".rstrip(": "))
         for entry in job.history
     ]
 

@@ -5,9 +5,9 @@ import asyncio
 import click
 
 from gangline.cli import terminal
-from gangline.cli.checks import CHECKS, check_python
-from gangline.cli.documents import json_text
-from gangline.cli.options import Output, output_option, tenant_option
+from gangline.cli.doctor_checks import CHECKS, check_python
+from gangline.cli.input.options import Output, output_option, tenant_option
+from gangline.cli.output.documents import json_text
 from gangline.compose.findings import Finding, Health
 from gangline.settings import Settings
 

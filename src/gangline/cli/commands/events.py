@@ -2,11 +2,12 @@
 
 import click
 
-from gangline.cli import table, terminal
+from gangline.cli import terminal
 from gangline.cli.commands.describe import event_rows
-from gangline.cli.connection import connect
-from gangline.cli.documents import json_text, yaml_text
-from gangline.cli.options import Output, job_argument, output_option, tenant_option
+from gangline.cli.connection.client import connect
+from gangline.cli.input.options import Output, job_argument, output_option, tenant_option
+from gangline.cli.output import table
+from gangline.cli.output.documents import json_text, yaml_text
 from gangline.errors import NotFoundError
 from gangline.sdk import Client, JournalRecord
 

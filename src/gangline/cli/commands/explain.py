@@ -5,13 +5,13 @@ from dataclasses import replace
 import click
 
 from gangline.cli import terminal
-from gangline.cli.connection import connect
-from gangline.cli.documents import json_text, yaml_text
-from gangline.cli.jobs import reason_text
-from gangline.cli.options import Output, job_argument, output_option, tenant_option
-from gangline.cli.outlook import moment_text, state_of
+from gangline.cli.connection.client import connect
+from gangline.cli.input.options import Output, job_argument, output_option, tenant_option
+from gangline.cli.output.documents import json_text, yaml_text
+from gangline.cli.simulation_state import moment_text, state_of
 from gangline.errors import ConflictError, PermissionDeniedError
-from gangline.model import Job, ReplicaState
+from gangline.model import Job, Phase, ReplicaState, Sizing
+from gangline.model.wording import reason_text
 from gangline.sdk import Client, Explanation
 from gangline.settings import Settings
 
@@ -50,20 +50,31 @@ def _explained(client: Client, reference: str) -> tuple[Job, Explanation]:
         except ConflictError:
             job = client.get(job.id)
     not_waiting = f"{job.name} does not wait for machines: it is {job.phase} ({reason_text(job)})."
+    sizes = _sizes(client, job) if job.spec.policy.replicas is Sizing.AUTO else ()
     delayed = (status for status in job.replicas if status.state is ReplicaState.PENDING and status.message)
-    return job, Explanation(sentences=(not_waiting, *(f"{status.id} waits: {status.message}." for status in delayed)))
+    waiting = (f"{status.id} waits: {status.message}." for status in delayed)
+    running = (status for status in job.replicas if status.state is ReplicaState.RUNNING and status.message)
+    noticed = (f"{status.id} {status.message}." for status in running)
+    return job, Explanation(sentences=(not_waiting, *sizes, *waiting, *noticed))
+
+
+def _sizes(client: Client, job: Job) -> tuple[str, ...]:
+    """Why a job has its size, and which of its tenant's other jobs would pay for more."""
+    from gangline.allocation.outlook import size_sentences  # brings NumPy, which most commands do not need
+
+    return tuple(size_sentences(job, client.list(phases=(Phase.PROCESSING,))))
 
 
 def _with_forecast(client: Client, job: Job, why: Explanation) -> Explanation:
     """Work out when the job should start; what the scheduler said itself stands where that is beyond sight."""
-    # The simulator brings the whole service with it, which most commands do not need.
-    from gangline.scheduling import policies_from
-    from gangline.simulator import forecast
+    # The scheduler brings NumPy with it, which most commands do not need.
+    from gangline.compose.plugins import chosen_policies
+    from gangline.forecast.course import forecast
 
     try:
         state = state_of(client)
     except PermissionDeniedError:
         return why  # whoever may not see the nodes of a cluster cannot look ahead, but may know why the job waits
-    policies = policies_from(Settings.load().scheduling)
+    policies = chosen_policies(Settings.load().scheduling)
     launch = forecast(state, wanted=(job.id,), policies=policies).launches.get(job.id)
     return why if launch is None else replace(why, predicted_start_at=launch.at)

@@ -3,16 +3,19 @@
 import click
 
 from gangline.cli import terminal
-from gangline.cli.arena_tables import print_gpus, print_instances, print_table
+from gangline.cli.commands.attach import environment_of, processes_of
 from gangline.cli.commands.describe import event_rows
-from gangline.cli.connection import connect
-from gangline.cli.jobs import print_jobs
-from gangline.cli.last_lines import tell_last_lines
-from gangline.cli.metric_table import print_metrics
-from gangline.cli.options import jobs_argument, output_option, tenant_option
-from gangline.cli.watching import print_changes
-from gangline.model import Job
+from gangline.cli.connection.client import chosen_settings, connect, spoken
+from gangline.cli.following.changes import print_changes
+from gangline.cli.input.options import jobs_argument, output_option, tenant_option
+from gangline.cli.output.arena_tables import print_gpus, print_instances, print_table
+from gangline.cli.output.job_table import print_jobs
+from gangline.cli.output.last_lines import tell_last_lines
+from gangline.cli.output.metric_table import print_metrics
+from gangline.model import Job, ReplicaId, ReplicaState, RoleName
 from gangline.sdk import Client
+
+_TENSORBOARD = RoleName("tensorboard")
 
 
 @click.command("get")
@@ -46,13 +49,29 @@ def command(
         for job in found:
             _print_as_arena(client, job, events=events, gpus=gpus)
         return
-    print_jobs(found, output)
+    print_jobs(found, output, single=len(jobs) == 1)
     if output in ("table", "wide"):
         for job in found:
             tell_last_lines(client, job)
+            if board := _tensorboard(ctx, job):
+                click.echo(f"tensorboard: {board}")
             if metrics := client.latest_metrics(job.id):
                 click.echo()
                 print_metrics(metrics)
+
+
+def _tensorboard(ctx: click.Context, job: Job) -> str:
+    """Where the TensorBoard beside a job answers, or how to reach it in a cluster; empty if it does not run."""
+    replica = ReplicaId(_TENSORBOARD, 0)
+    running = job.replica(replica)
+    if job.finished or running is None or running.state is not ReplicaState.RUNNING:
+        return ""
+    if chosen_settings(ctx).context:
+        port = job.spec.role(_TENSORBOARD).port
+        return spoken(ctx, "port-forward", job.name, "-i", str(replica), str(port), tenant=job.spec.tenant)
+    process = next(processes_of(job, replica), None)
+    address = "" if process is None else environment_of(process).get("GANGLINE_ADDRESS", "")
+    return f"http://{address}" if address else ""
 
 
 def _print_as_arena(client: Client, job: Job, *, events: bool, gpus: bool) -> None:

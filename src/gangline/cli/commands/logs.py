@@ -1,12 +1,16 @@
 """``gangline logs``."""
 
+from collections.abc import Callable
+
 import click
 
-from gangline.cli import terminal, words
-from gangline.cli.connection import connect
-from gangline.cli.instances import replica_named
-from gangline.cli.options import job_argument, tenant_option
-from gangline.cli.output_lines import LinePrinter
+from gangline.cli import terminal
+from gangline.cli.connection.client import connect
+from gangline.cli.input.instances import replica_named
+from gangline.cli.input.options import job_argument, tenant_option
+from gangline.cli.output import formatting
+from gangline.cli.output.output_lines import LinePrinter
+from gangline.errors import InvalidInputError
 from gangline.model import Timestamp
 
 
@@ -18,7 +22,8 @@ from gangline.model import Timestamp
 @click.option("-i", "--instance", metavar="REPLICA", help="Only this replica: worker-1, or JOB-worker-1.")
 @click.option("--attempt", type=click.IntRange(1), help="This attempt instead of the last one.")
 @click.option("--since", metavar="DURATION", help="Only lines of the last 10m, 2h, ...")
-@click.option("--tail", type=click.IntRange(0), help="Only so many last lines of each replica.")
+@click.option("--tail", type=click.IntRange(0), help="At most this many of the last lines of each replica.")
+@click.option("--grep", "pattern", metavar="PATTERN", help="Only lines in which this regular expression is found.")
 @click.option("-t", "--timestamps", is_flag=True, help="Show when each line was written.")
 @tenant_option
 @click.pass_context
@@ -34,11 +39,13 @@ def command(
     attempt: int | None,
     since: str | None,
     tail: int | None,
+    pattern: str | None,
     timestamps: bool,
     tenant: str | None,
 ) -> None:
     """Show the output of a job's replicas."""
-    seconds = None if since is None else words.read_duration(since, "--since")
+    seconds = None if since is None else formatting.read_duration(since, "--since")
+    wanted = _matching(pattern)
     client = connect(ctx, tenant=tenant)
     if instance is not None:
         replica = replica_named(client.get(job), instance)
@@ -56,4 +63,16 @@ def command(
     single = index is not None or sum(known.most for known in spec.roles if role in (None, known.name)) == 1
     printer = LinePrinter(prefixed=not single, timestamps=timestamps, flush=follow)
     for line in lines:
-        printer.print(line)
+        if wanted(line.text):
+            printer.print(line)
+
+
+def _matching(pattern: str | None) -> Callable[[str], object]:
+    if pattern is None:
+        return lambda _: True
+    import re
+
+    try:
+        return re.compile(pattern).search
+    except re.error as error:
+        raise InvalidInputError(f"'{pattern}' is not a regular expression: {error}", field="--grep") from error

@@ -2,9 +2,9 @@
 
 import click
 
-from gangline.cli.arena_tables import print_table
-from gangline.cli.connection import connect, spoken
-from gangline.cli.options import job_argument, tenant_option
+from gangline.cli.connection.client import connect, spoken
+from gangline.cli.input.options import job_argument, tenant_option
+from gangline.cli.output.arena_tables import print_table
 
 
 @click.command("logviewer")

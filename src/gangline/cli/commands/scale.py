@@ -3,8 +3,8 @@
 import click
 
 from gangline.cli import terminal
-from gangline.cli.connection import connect
-from gangline.cli.options import job_argument, tenant_option
+from gangline.cli.connection.client import connect
+from gangline.cli.input.options import job_argument, tenant_option
 from gangline.dialects.native import pairs
 from gangline.errors import InvalidInputError
 
@@ -27,5 +27,5 @@ def command(ctx: click.Context, job: str, counts: tuple[str, ...], tenant: str |
 
 def _count(role: str, text: str) -> int:
     if not text.isdigit():
-        raise InvalidInputError(f"'{text}' is no count", field=role, expected="a whole number")
+        raise InvalidInputError(f"'{text}' is not a count", field=role, expected="a whole number")
     return int(text)

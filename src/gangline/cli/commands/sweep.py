@@ -1,35 +1,40 @@
 """``gangline sweep``."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from gangline.cli import table, terminal, words
-from gangline.cli.connection import chosen_settings, connect, spoken
-from gangline.cli.curves import PLOTTED_POINTS, Against, Curve, curve_of
-from gangline.cli.documents import json_text, yaml_text
-from gangline.cli.job_sources import on_this_machine
-from gangline.cli.metric_table import tell_of_missing
-from gangline.cli.options import Output, complete_files, output_option, tenant_option
-from gangline.cli.sweep_following import finish_sweep, follow_sweep
-from gangline.cli.sweep_table import (
-    SWEEP_HEADINGS,
-    print_trials,
-    summary_text,
-    sweep_row,
-    values_text,
+from gangline.cli import terminal
+from gangline.cli.connection.client import connect, spoken
+from gangline.cli.following.sweep import finish_sweep, follow_sweep
+from gangline.cli.input.options import Output, complete_files, output_option, tenant_option
+from gangline.cli.kind_commands import add_commands, print_documents, read_specs
+from gangline.cli.output.documents import yaml_text
+from gangline.cli.output.drawings.curves import PLOTTED_POINTS, Against, Curve, curve_of
+from gangline.cli.output.metric_table import tell_of_missing
+from gangline.cli.output.sweep_results import (
+    best_trials,
+    coordinate_rows,
+    history_curves,
+    history_rows,
+    importance_rows,
+    print_rows,
+    slice_rows,
+    trial_rows,
 )
-from gangline.dialects.native import sweep_to_plain
-from gangline.errors import InvalidInputError
-from gangline.model import DEFAULT_TENANT, Tenant
+from gangline.cli.output.sweep_table import print_trials, summary_text
+from gangline.dialects.native import job_to_plain, sweep_to_plain
+from gangline.errors import ConflictError, InvalidInputError
+from gangline.kinds.sweep import SWEEP
 from gangline.model.sweep import SweepSpec
 from gangline.sdk import Client, Metrics, SweepStatus
-from gangline.sdk.loading import load_sweep, parse_sweep
+from gangline.sweeps import check_end, check_objective, check_references, values_text, winner_to_job
 
 _documents = output_option(Output.TABLE, Output.JSON, Output.YAML)
 _sweep = click.argument("sweep", metavar="NAME")
+_csv = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+_png = click.option("--png", metavar="FILE", help="Write a picture instead.")
 
 
 @click.group("sweep", invoke_without_command=True)
@@ -45,6 +50,9 @@ _sweep = click.argument("sweep", metavar="NAME")
     "--follow", "following", is_flag=True, help="Show the trials until the end; exits with 0 if all completed."
 )
 @click.option("--wait", "waiting", is_flag=True, help="Wait for the end quietly; exits with 0 if all completed.")
+@click.option(
+    "--warm-start", metavar="NAME", multiple=True, help="Let the sampler learn from what this sweep tried; repeatable."
+)
 @click.option("--dry-run", is_flag=True, help="Print the sweep as it is understood, and send nothing.")
 @tenant_option
 @click.pass_context
@@ -56,6 +64,7 @@ def command(
     name: str | None,
     following: bool,
     waiting: bool,
+    warm_start: tuple[str, ...],
     dry_run: bool,
     tenant: str | None,
 ) -> int | None:
@@ -73,10 +82,12 @@ def command(
         raise click.UsageError("name a file (-f) or one of the commands below; --help shows them", ctx)
     spec = _read(ctx, file, name, tenant)
     if dry_run:
+        for check in (check_references, check_end, check_objective):
+            check(spec)  # as the service would; what only it can know, such as packages, is left to it
         click.echo(yaml_text(sweep_to_plain(spec)))
         return 0
     client = connect(ctx, tenant=spec.tenant)
-    submitted = client.sweeps.submit(spec)
+    submitted = client.sweeps.submit(spec, warm_start=warm_start)
     click.echo(submitted.name)
     if following:
         return follow_sweep(client, submitted.name)
@@ -84,23 +95,6 @@ def command(
         return finish_sweep(client.sweeps.wait(submitted.name))
     terminal.say(f"follow it with: {spoken(ctx, 'sweep get -w', submitted.name, tenant=spec.tenant)}")
     return 0
-
-
-@command.command("list")
-@_documents
-@tenant_option
-@click.pass_context
-def list_(ctx: click.Context, output: str, tenant: str | None) -> None:
-    """List sweeps, newest first, each with its best trial so far."""
-    found = connect(ctx, tenant=tenant).sweeps.list()
-    if output != Output.TABLE:
-        _print_documents(found, output)
-    elif not found:
-        terminal.say("no sweeps")
-    else:
-        rows = [sweep_row(sweep, terminal.now()) for sweep in found]
-        for line in table.lines(SWEEP_HEADINGS, rows, width=terminal.width()):
-            click.echo(line)
 
 
 @command.command("get")
@@ -116,38 +110,11 @@ def get(ctx: click.Context, /, *, sweep: str, watch: bool, output: str, tenant: 
         return follow_sweep(client, sweep)
     found = client.sweeps.get(sweep)
     if output != Output.TABLE:
-        _print_documents(found, output)
+        print_documents(found, output)
     else:
         print_trials(found)
         terminal.say(summary_text(found))
     return 0
-
-
-@command.command("stop")
-@_sweep
-@tenant_option
-@click.pass_context
-def stop(ctx: click.Context, sweep: str, tenant: str | None) -> None:
-    """Start no further trial and cancel those that run; results are kept."""
-    stopped = connect(ctx, tenant=tenant).sweeps.stop(sweep)
-    terminal.say(f"{stopped.name} is {stopped.state}")
-
-
-@command.command("delete")
-@_sweep
-@click.option("--no-wait", is_flag=True, help="Return at once; it disappears in the background.")
-@click.option("--timeout", metavar="DURATION", help="Wait no longer than this, with exit code 124.")
-@tenant_option
-@click.pass_context
-def delete(ctx: click.Context, /, *, sweep: str, no_wait: bool, timeout: str | None, tenant: str | None) -> None:
-    """Delete a sweep and the jobs of all its trials, stopping them first if they run."""
-    seconds = None if timeout is None else words.read_duration(timeout, "--timeout")
-    client = connect(ctx, tenant=tenant)
-    deleted = client.sweeps.delete(sweep, wait=not no_wait, timeout=seconds)
-    if not no_wait:
-        for trial in deleted.trials:
-            client.wait_until_gone(trial.job_id, timeout=seconds)
-    terminal.say(f"{sweep} is being deleted" if no_wait else f"{sweep} is deleted")
 
 
 @command.command("plot")
@@ -174,32 +141,150 @@ def plot(
     curves = _curves(client, found, name, axis)
     unit, across = ("s", "seconds since the trial started") if axis is Against.TIME else ("", "step")
     if png is not None:
-        from gangline.cli.picture import write_picture
+        from gangline.cli.output.drawings.picture import write_picture
 
         write_picture(Path(png), f"{sweep}: {name}", curves, across=across)
         click.echo(png)
         return
-    from gangline.cli.terminal_plot import draw
+    from gangline.cli.output.drawings.terminal_plot import draw
 
     drawn = draw(f"{sweep}: {name}", curves, width=terminal.width(), coloured=terminal.colours(), unit=unit)
     for line in drawn:
         click.echo(line)
 
 
-def _read(ctx: click.Context, file: str, name: str | None, tenant: str | None) -> SweepSpec:
-    """Read the file and let options overrule what they may."""
-    settings, chosen = chosen_settings(ctx), ctx.find_root().obj or {}
-    if file == "-":
-        spec = parse_sweep(sys.stdin.read(), file="standard input", directory=Path.cwd(), sizes=settings.sizes)
+@command.command("best")
+@_sweep
+@click.option("-n", "--top", type=click.IntRange(1), metavar="N", help="Show so many, the best first.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "csv", "job", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="How to print; 'job' writes the job file of the winner.",
+)
+@click.option("--png", metavar="FILE", help="Write a picture of the Pareto front instead.")
+@click.option("--tenant", metavar="NAME", help="Act for this tenant.")  # -n is how many to show
+@click.pass_context
+def best(
+    ctx: click.Context, /, *, sweep: str, top: int | None, output: str, png: str | None, tenant: str | None
+) -> None:
+    """Show the best trial, the best N, or those that no other beats where there are several objectives."""
+    found = connect(ctx, tenant=tenant).sweeps.get(sweep)
+    if png is not None:
+        if not found.spec.other_objectives:
+            raise InvalidInputError("there is one objective and no front", field="--png", expected="two objectives")
+        from gangline.cli.output.drawings.picture import write_front
+
+        write_front(Path(png), found)
+        click.echo(png)
+        return
+    trials = best_trials(found, top)
+    if output == "job":
+        click.echo(yaml_text(job_to_plain(winner_to_job(found, trials[0]))))
+    elif output in (Output.JSON, Output.YAML):
+        print_documents(trials, output)
     else:
-        spec = load_sweep(file, sizes=settings.sizes)
-    template = spec.template
-    tenant = tenant or chosen.get("tenant")
-    if tenant or template.tenant == DEFAULT_TENANT:
-        template = replace(template, tenant=Tenant(tenant or settings.tenant))
-    if not (settings.context or chosen.get("server")):
-        (template,) = on_this_machine([template])
-    return replace(spec, name=name or spec.name, template=replace(template, name=name or spec.name))
+        print_rows(*trial_rows(found, trials), as_csv=output == "csv")
+
+
+@command.command("history")
+@_sweep
+@_csv
+@_png
+@tenant_option
+@click.pass_context
+def show_history(ctx: click.Context, /, *, sweep: str, as_csv: bool, png: str | None, tenant: str | None) -> None:
+    """Show how the best result became better, trial by trial."""
+    found = connect(ctx, tenant=tenant).sweeps.get(sweep)
+    if png is None:
+        print_rows(*history_rows(found), as_csv=as_csv)
+        return
+    from gangline.cli.output.drawings.picture import write_picture
+
+    write_picture(Path(png), f"{sweep}: {_metric(found, None)}", history_curves(found), across="trials ended")
+    click.echo(png)
+
+
+@command.command("importance")
+@_sweep
+@_csv
+@_png
+@tenant_option
+@click.pass_context
+def show_importance(ctx: click.Context, /, *, sweep: str, as_csv: bool, png: str | None, tenant: str | None) -> None:
+    """Show which parameters mattered: the share of the variance of the results that each explains by itself."""
+    found = connect(ctx, tenant=tenant).sweeps.get(sweep)
+    if not found.importance:
+        raise ConflictError(f"the sweep '{sweep}' cannot tell yet: it takes ten results and a parameter that varies")
+    if png is None:
+        print_rows(*importance_rows(found), as_csv=as_csv)
+        return
+    from gangline.cli.output.drawings.picture import write_bars
+
+    shares = sorted(found.importance.items(), key=lambda pair: (-pair[1], pair[0]))
+    write_bars(Path(png), "share of the variance that it explains", shares)
+    click.echo(png)
+
+
+@command.command("slices")
+@_sweep
+@click.option("--parameter", metavar="NAME", help="Of this parameter alone.")
+@_csv
+@_png
+@tenant_option
+@click.pass_context
+def show_slices(
+    ctx: click.Context, /, *, sweep: str, parameter: str | None, as_csv: bool, png: str | None, tenant: str | None
+) -> None:
+    """Show the results by the values of each parameter."""
+    found = connect(ctx, tenant=tenant).sweeps.get(sweep)
+    rows = slice_rows(found, parameter)
+    if png is None:
+        print_rows(*rows, as_csv=as_csv)
+        return
+    from gangline.cli.output.drawings.picture import write_slices
+
+    write_slices(Path(png), _metric(found, None), found, parameter)
+    click.echo(png)
+
+
+@command.command("coordinates")
+@_sweep
+@_csv
+@_png
+@tenant_option
+@click.pass_context
+def show_coordinates(ctx: click.Context, /, *, sweep: str, as_csv: bool, png: str | None, tenant: str | None) -> None:
+    """Show trials in parallel coordinates: where each value lies between the least (0) and the greatest (1)."""
+    found = connect(ctx, tenant=tenant).sweeps.get(sweep)
+    if png is None:
+        print_rows(*coordinate_rows(found), as_csv=as_csv)
+        return
+    from gangline.cli.output.drawings.picture import write_coordinates
+
+    write_coordinates(Path(png), _metric(found, None), found)
+    click.echo(png)
+
+
+@command.command("export")
+@_sweep
+@tenant_option
+@click.pass_context
+def export(ctx: click.Context, /, *, sweep: str, tenant: str | None) -> None:
+    """Write all trials with their values and results as CSV."""
+    found = connect(ctx, tenant=tenant).sweeps.get(sweep)
+    print_rows(*trial_rows(found, found.trials), as_csv=True)
+
+
+def _read(ctx: click.Context, file: str, name: str | None, tenant: str | None) -> SweepSpec:
+    """Read the one sweep of a file."""
+    sweeps = read_specs(ctx, SWEEP, file, tenant)
+    if len(sweeps) > 1:
+        raise InvalidInputError(f"the file holds {len(sweeps)} documents", file=file, expected="one sweep")
+    spec: SweepSpec = sweeps[0]
+    return replace(spec, name=name or spec.name, template=replace(spec.template, name=name or spec.name))
 
 
 def _metric(sweep: SweepStatus, given: str | None) -> str:
@@ -231,5 +316,4 @@ def _curves(client: Client, sweep: SweepStatus, name: str, against: Against) -> 
     return curves
 
 
-def _print_documents(value: object, output: str) -> None:
-    click.echo(json_text(value) if output == Output.JSON else yaml_text(value))
+add_commands(command, SWEEP)

@@ -7,7 +7,7 @@ import click
 
 from gangline.cli import terminal
 from gangline.cli.commands.install import place_options
-from gangline.cli.connection import chosen_context
+from gangline.cli.connection.client import chosen_context
 
 
 @click.command("uninstall")
@@ -22,7 +22,7 @@ def command(ctx: click.Context, context: str | None, namespace: str, yes: bool) 
     if not yes:
         question = f"This deletes {asyncio.run(installed.contents())} and stops what runs. Go on?"
         if not sys.stdin.isatty():
-            raise click.UsageError(f"{question} Nobody is here to answer; say --yes.", ctx)
+            raise click.UsageError(f"{question} Nobody can answer here; use --yes.", ctx)
         click.confirm(question, abort=True, err=True)
     asyncio.run(installed.uninstall(terminal.say))
     terminal.say("Gangline is gone from the cluster")

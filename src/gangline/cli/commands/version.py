@@ -11,7 +11,7 @@ def command(ctx: click.Context) -> None:
     """Show the version of this program, and of the service if one runs."""
     click.echo(f"client  {__version__}")
     from gangline.sdk import Client
-    from gangline.sdk.background import address_of, running_process
+    from gangline.sdk.transports.background import address_of, running_process
     from gangline.settings import Settings
 
     settings = Settings.load()

@@ -1,0 +1,1 @@
+"""What commands read: shared options, job files, names of replicas."""
