@@ -14,6 +14,9 @@ import pytest
 Looks = Mapping[Path, tuple[int, int, int]]
 """Owner, group and mode by path."""
 
+_SHARED = Path(tempfile.gettempdir())
+"""As it was when this was loaded: the tests are given one of their own."""
+
 _BEFORE = pytest.StashKey[Looks]()
 _CHANGES = pytest.StashKey[list[str]]()
 
@@ -26,7 +29,7 @@ def look_around() -> Looks:
 def _looks() -> Iterator[tuple[Path, tuple[int, int, int]]]:
     home = Path.home()
     kubeconfig = Path(os.environ.get("KUBECONFIG") or home / ".kube/config")
-    places = [Path(tempfile.gettempdir()), home]
+    places = [_SHARED, home]
     for path in (*places, *(entry for place in places for entry in place.glob("*")), kubeconfig.parent, kubeconfig):
         try:
             status = path.lstat()

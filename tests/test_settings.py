@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gangline.errors import InvalidInputError
-from gangline.settings import Settings
+from gangline.settings import NAMES, Settings, told
 
 
 def load(tmp_path: Path, text: str = "", **environment: str) -> Settings:
@@ -58,16 +58,28 @@ def test_the_rules_of_the_scheduler_are_chosen_by_name(tmp_path: Path) -> None:
     [
         pytest.param("node: 3", "did you mean 'nodes'", id="unknown name"),
         pytest.param("nodes: zero", "nodes.*whole number", id="not a number"),
-        pytest.param("nodes: ²", "nodes.*whole number", id="a digit that is no number"),
+        pytest.param("nodes: ²", "nodes.*whole number", id="a digit that is not a number"),
         pytest.param("nodes: 99999999999", "nodes.*from 1 to 1000000", id="more than anybody has"),
         pytest.param("kubernetes_port: 70000", "kubernetes_port.*to 65535", id="no port"),
-        pytest.param("nodes: true", "nodes.*whole number", id="a boolean is no number"),
+        pytest.param("nodes: true", "nodes.*whole number", id="a boolean is not a number"),
         pytest.param("[1]", "mapping of settings", id="not a mapping"),
         pytest.param("nodes: [", "not valid YAML", id="broken"),
         pytest.param("sizes: {huge: {cpus: 1}}", "sizes.huge", id="wrong size"),
-        pytest.param("scheduling: pack", "scheduling.*mapping of rules", id="scheduling is no mapping"),
+        pytest.param("scheduling: pack", "scheduling.*mapping of rules", id="scheduling is not a mapping"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(tmp_path: Path, text: str, want: str) -> None:
     with pytest.raises(InvalidInputError, match=want):
         load(tmp_path, text)
+
+
+def test_what_is_told_of_settings_has_no_secrets(tmp_path: Path) -> None:
+    text = "smtp: {host: mail.example.org, password: opensesame}\nprices: {gpu: 2.5}\n"
+    database = "postgresql://ada:open@sesame@db.example.org/jobs?password=sesame&sslmode=require"
+    rows = {name: (text, source) for name, text, source in told(load(tmp_path, text, GANGLINE_DATABASE=database))}
+    assert tuple(rows) == NAMES
+    assert rows["database"] == ("postgresql://…@db.example.org/jobs?password=…&sslmode=require", "environment")
+    assert rows["smtp"][0] == "host, password"
+    assert rows["prices"][0] == "gpu: 2.5"
+    assert rows["nodes"] == ("1", "default")
+    assert "sesame" not in str(rows)

@@ -1,1 +1,1 @@
-"""What maintainers run: no part of what is installed."""
+"""What maintainers, tests and benchmarks run from a clone: no part of what is installed."""

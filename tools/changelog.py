@@ -61,7 +61,7 @@ def entry(version: str, date: str, texts: Mapping[str, str]) -> str:
 def folded(changelog: str, version: str, date: str, texts: Mapping[str, str]) -> str:
     """Return the changelog with the version's entry."""
     if not _VERSION.fullmatch(version):
-        raise ChangelogError(f"{version} is no version; expected one such as 0.2.0")
+        raise ChangelogError(f"{version} is not a version; expected one such as 0.2.0")
     dates = {found["version"]: found["date"] for found in _ENTRY.finditer(changelog)}
     if dates.get(version) == UNRELEASED:
         return changelog.replace(f"## {version} ({UNRELEASED})", f"## {version} ({date})")

@@ -4,6 +4,7 @@
     <!-- test: settings -->        the reader puts it into the configuration file
     <!-- test: cluster -->         typed on a real cluster by tests/integration/kubernetes/test_whole_pages.py
     <!-- test: cluster: WHERE -->  needs a cluster of another kind; WHERE names the test that does the same there
+    <!-- test: run by PATH -->     needs what PATH, a file of tests, has: it runs the blocks that name it (``run_by``)
     <!-- test: not run: REASON --> a drawing, or a reason why nobody can run it here
 
 A block without a comment is run: ``console`` line by line, ``python`` as a program; ``yaml`` is checked.
@@ -17,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")))
 
-_ORDER = re.compile(r"<!-- test: (?P<order>file|settings|cluster|not run)(?P<rest>[: ].*)? -->")
+_ORDER = re.compile(r"<!-- test: (?P<order>file|settings|cluster|run by|not run)(?P<rest>[: ].*)? -->")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class Block:
     @property
     def is_run(self) -> bool:
         """Whether a reader on one machine can do something with it."""
-        return self.order not in ("cluster", "not run")
+        return self.order not in ("cluster", "run by", "not run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,13 @@ class Command:
 
     text: str
     shown: tuple[str, ...]
+
+
+def run_by(test: str) -> list[Block]:
+    """Return the blocks of all pages that a file of tests is to run; ``test`` is its ``__file__``."""
+    name = str(Path(test).relative_to(ROOT))
+    found = [block for page in PAGES for block in blocks_of(page, (ROOT / page).read_text())]
+    return [block for block in found if (block.order, block.detail) == ("run by", name)]
 
 
 def blocks_of(page: str, text: str) -> list[Block]:

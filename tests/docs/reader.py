@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gangline.errors import NotFoundError
 from gangline.sdk import Client
-from gangline.sdk.background import address_of, running_process, stop_service
+from gangline.sdk.transports.background import address_of, running_process, stop_service
 from gangline.settings import Settings
 from tests.docs.pages import ROOT, Command, is_as_shown
 

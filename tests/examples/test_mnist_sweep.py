@@ -10,29 +10,31 @@ from types import ModuleType
 
 import pytest
 
-from gangline.dialects.native import read_sweep
-from gangline.model.sweep import SweepSpec
+from gangline.dialects import document
+from gangline.dialects.native import sweep_from_value
+from gangline.model.search_space import combinations
+from gangline.model.sweep import Assignment, SweepSpec
 from gangline.sdk import load_sweep
 from gangline.sweeps import check_references, trial_to_job
-from gangline.sweeps.samplers import GridSampler
 from tests.ps.test_mnist_example import write_images
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "mnist"
-DOCUMENTED = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "sweeps.md").read_text(), re.DOTALL)
+BLOCKS = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "sweeps.md").read_text(), re.DOTALL)
+DOCUMENTED = [block for block in BLOCKS if "kind: Sweep" in block and "train.py" in block]
 
 
 @pytest.mark.parametrize(
     "spec",
-    [load_sweep(EXAMPLE / "sweep.yaml"), *(read_sweep(text) for text in DOCUMENTED)],
+    [load_sweep(EXAMPLE / "sweep.yaml"), *(sweep_from_value(document.parse(text)[0]) for text in DOCUMENTED)],
     ids=lambda spec: spec.name,
 )
 def test_every_role_of_every_trial_gets_every_value(spec: SweepSpec) -> None:
     """A parameter server that does not get the learning rate trains all trials alike."""
     check_references(spec)
-    for assignment in GridSampler().propose(spec, [], {}):
-        for role in trial_to_job(spec, assignment).roles:
-            for name, value in assignment.values.items():
+    for number, values in enumerate(combinations(spec.parameters)):
+        for role in trial_to_job(spec, Assignment(number=number, values=values)).roles:
+            for name, value in values.items():
                 assert role.command[role.command.index(f"--{name}") + 1] == value, f"{role.name} {name}"
 
 

@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from gangline.testing.frameworks import frameworks_python
+from tests.environments import environment_with
+from tools.frameworks import frameworks_python
 
 PROJECT = Path(__file__).parents[2]
 EXAMPLES = PROJECT / "examples"
@@ -46,6 +48,11 @@ class Laptop:
         return output
 
 
+def paddle_python() -> Path:
+    """Return the interpreter that has Paddle."""
+    return environment_with("paddlepaddle==3.3.1", "numpy", "setuptools")
+
+
 def accuracies(output: str) -> list[float]:
     return [float(found) for found in re.findall(r"accuracy (\d\.\d+)", output)]
 
@@ -59,12 +66,23 @@ def mnist() -> Path:
 
 @pytest.fixture(scope="session")
 def laptop(tmp_path_factory: pytest.TempPathFactory, mnist: Path) -> Iterator[Laptop]:
-    place = tmp_path_factory.mktemp("laptop")
+    with opened_laptop(tmp_path_factory.mktemp("laptop"), mnist, frameworks_python()) as laptop:
+        yield laptop
+
+
+@pytest.fixture(scope="session")
+def paddle_laptop(tmp_path_factory: pytest.TempPathFactory, mnist: Path) -> Iterator[Laptop]:
+    """One with Paddle, in an environment of its own, so that what it needs binds nobody else."""
+    with opened_laptop(tmp_path_factory.mktemp("paddle"), mnist, paddle_python()) as laptop:
+        yield laptop
+
+
+@contextmanager
+def opened_laptop(place: Path, mnist: Path, python: Path) -> Iterator[Laptop]:
     claim = place / "home" / "claims" / "default" / "mnist"
     shutil.copytree(EXAMPLES / "kubeflow", claim)
     for file in mnist.glob("*.gz"):
         (claim / file.name).symlink_to(file)
-    python = frameworks_python()
     own = {name: value for name, value in os.environ.items() if not name.startswith("GANGLINE_")}
     laptop = Laptop(
         own

@@ -6,7 +6,6 @@ and a read-only volume with the frameworks' packages. Everything else is as it s
 
 import asyncio
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -22,23 +21,20 @@ import yaml
 from gangline.engines.kubernetes import install
 from gangline.kube import PODS, VOLUME_CLAIMS, GenericObject, KubeClient, Resource, load_access
 from gangline.storage.kubernetes import DEFINITIONS, KubernetesStore, kubeflow_definitions
-from gangline.testing.cluster.images import Entry
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
-from gangline.testing.frameworks import frameworks_python
-from tests.frameworks.conftest import EXAMPLES, accuracies
+from tests.frameworks.conftest import EXAMPLES, accuracies, paddle_python
 from tests.integration.kubernetes.command_line import CommandLine
 from tests.integration.kubernetes.conftest import release_jobs
+from tests.integration.kubernetes.libraries import system_libraries
 from tests.integration.kubernetes.test_kubeflow_mpi import image_with_ssh
 from tests.integration.kubernetes.world import World
+from tools.cluster.images import Entry
+from tools.cluster.pytest_plugin import ClusterUnderTest
+from tools.frameworks import frameworks_python
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.kubernetes]
 
 TARGET = 0.95
 VOLUMES = Resource(plural="persistentvolumes", kind="PersistentVolume", type=GenericObject, namespaced=False)
-SYSTEM_LIBRARIES = frozenset(
-    f"lib{name}"
-    for name in ("stdc++.so.6", "gcc_s.so.1", "gomp.so.1", "rt.so.1", "dl.so.2", "pthread.so.0", "util.so.1", "z.so.1")
-)
 PATIENCE_SECONDS = 900
 TIMED_OUT = 124
 PACKAGES_AT = "/opt/frameworks"
@@ -52,24 +48,13 @@ def image(kubernetes_cluster: ClusterUnderTest, tmp_path_factory: pytest.TempPat
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     (folder / "frameworks.pth").write_text(f"{PACKAGES_AT}\n")
     below = image_with_ssh()
-    brought = {Path(path).name for layer in below.layers for path in layer}
-    layer = {
-        str(file).lstrip("/"): Entry(source=file.resolve(), mode=0o755)
-        for file in system_libraries()
-        if file.name not in brought
-    }
+    layer = system_libraries(below)
     layer |= {f"etc/ssh/{key.name}": Entry(source=key, mode=0o600), "run/sshd": Entry(mode=0o755)}
     site = f"usr/local/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
     layer[f"{site}/frameworks.pth"] = Entry(source=folder / "frameworks.pth")
     described = replace(below, name="gangline.local/frameworks:1", layers=[*below.layers, layer])
     kubernetes_cluster.load(described)
     return described.name
-
-
-def system_libraries() -> list[Path]:
-    listing = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
-    found = re.findall(r"^\s*(\S+) .*=> (/\S+)$", listing, re.MULTILINE)
-    return [Path(path) for name, path in dict(reversed(found)).items() if name in SYSTEM_LIBRARIES]
 
 
 @pytest.fixture
@@ -86,10 +71,13 @@ async def world(kubernetes_cluster: ClusterUnderTest, kubernetes_namespace: str)
 
 @pytest.fixture
 async def claims(world: World, mnist: Path, tmp_path: Path) -> AsyncIterator[None]:
-    """The claim that the files name, filled as docs/kubeflow.md says, and one with the frameworks' packages."""
-    folder = await asyncio.to_thread(fill, tmp_path / "claim", mnist)
-    packages = next((frameworks_python().parents[1] / "lib").glob("python*/site-packages"))
-    for name, place in (("mnist", folder), ("frameworks", packages)):
+    """The claim that the files name, filled as docs/kubeflow.md says, and those with the frameworks' packages."""
+    places = {
+        "mnist": await asyncio.to_thread(fill, tmp_path / "claim", mnist),
+        "frameworks": packages_of(frameworks_python()),
+        "paddle": packages_of(await asyncio.to_thread(paddle_python)),
+    }
+    for name, place in places.items():
         shape = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeMode": "Filesystem"}
         own = f"{world.namespace}-{name}"
         volume = {"capacity": {"storage": "1Gi"}, "hostPath": {"path": str(place)}, **shape}
@@ -97,8 +85,12 @@ async def claims(world: World, mnist: Path, tmp_path: Path) -> AsyncIterator[Non
         claim = {"volumeName": own, "resources": {"requests": {"storage": "1Gi"}}, **shape}
         await world.client.create(VOLUME_CLAIMS, {"metadata": {"name": name}, "spec": claim}, namespace=world.namespace)
     yield
-    for name in ("mnist", "frameworks"):
+    for name in places:
         await world.client.delete(VOLUMES, f"{world.namespace}-{name}")
+
+
+def packages_of(python: Path) -> Path:
+    return next((python.parents[1] / "lib").glob("python*/site-packages"))
 
 
 def fill(claim: Path, mnist: Path) -> Path:
@@ -109,14 +101,14 @@ def fill(claim: Path, mnist: Path) -> Path:
     return claim
 
 
-def on_these_nodes(file: Path, image: str) -> dict[str, Any]:
-    """The file with an image that is here, and the frameworks' packages."""
+def on_these_nodes(file: Path, image: str, packages: str) -> dict[str, Any]:
+    """The file with an image that is here, and the claim with its framework's packages."""
     # Parts that the file shares by reference become copies: each is changed by itself.
     document: dict[str, Any] = json.loads(json.dumps(yaml.safe_load(file.read_text())))
     (replicas,) = (value for name, value in document["spec"].items() if name.lower().endswith("replicaspecs"))
     for replica in replicas.values():
         pod = replica["template"]["spec"]
-        pod["volumes"].append({"name": "frameworks", "persistentVolumeClaim": {"claimName": "frameworks"}})
+        pod["volumes"].append({"name": "frameworks", "persistentVolumeClaim": {"claimName": packages}})
         (container,) = pod["containers"]
         container["image"] = image
         container["volumeMounts"].append({"name": "frameworks", "mountPath": PACKAGES_AT, "readOnly": True})
@@ -124,14 +116,15 @@ def on_these_nodes(file: Path, image: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("file", "want_reports"),
+    ("file", "want_reports", "packages"),
     [
-        pytest.param("tensorflow/tfjob-ps.yaml", 2, id="TensorFlow with parameter servers"),
-        pytest.param("tensorflow/tfjob-mirrored.yaml", 4, id="TensorFlow mirrored"),
-        pytest.param("pytorch/pytorchjob.yaml", 2, id="PyTorch under torchrun"),
-        pytest.param("jax/jaxjob.yaml", 2, id="JAX"),
-        pytest.param("mpi/mpijob-v1.yaml", 2, id="MPI v1"),
-        pytest.param("mpi/mpijob-v2beta1.yaml", 2, id="MPI v2beta1"),
+        pytest.param("tensorflow/tfjob-ps.yaml", 2, "frameworks", id="TensorFlow with parameter servers"),
+        pytest.param("tensorflow/tfjob-mirrored.yaml", 4, "frameworks", id="TensorFlow mirrored"),
+        pytest.param("pytorch/pytorchjob.yaml", 2, "frameworks", id="PyTorch under torchrun"),
+        pytest.param("jax/jaxjob.yaml", 2, "frameworks", id="JAX"),
+        pytest.param("mpi/mpijob-v1.yaml", 2, "frameworks", id="MPI v1"),
+        pytest.param("mpi/mpijob-v2beta1.yaml", 2, "frameworks", id="MPI v2beta1"),
+        pytest.param("paddle/paddlejob.yaml", 3, "paddle", id="Paddle"),
     ],
 )
 @pytest.mark.usefixtures("claims")
@@ -142,9 +135,10 @@ async def test_mnist_reaches_its_accuracy(
     tmp_path: Path,
     file: str,
     want_reports: int,
+    packages: str,
 ) -> None:
     given = tmp_path / "job.yaml"
-    job = on_these_nodes(EXAMPLES / "kubeflow" / file, image)
+    job = on_these_nodes(EXAMPLES / "kubeflow" / file, image, packages)
     given.write_text(json.dumps(job))
     gangline = CommandLine(kubernetes_cluster, tmp_path, namespace=world.namespace)
     name = job["metadata"]["name"]

@@ -3,16 +3,18 @@
 import os
 import re
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
-from gangline.testing.debian import require_program
 from tests.frameworks.conftest import EXAMPLES, Laptop, accuracies
+from tools.debian import require_program
 
 pytestmark = pytest.mark.frameworks
 
 TARGET = 0.95
+PATIENCE_SECONDS = 900.0
 
 
 @pytest.mark.parametrize(
@@ -35,11 +37,21 @@ def test_mnist_reaches_its_accuracy(laptop: Laptop, file: str, want_reports: int
     assert reached[-1] >= TARGET, output
 
 
+def test_three_paddle_workers_train_together(paddle_laptop: Laptop) -> None:
+    output = paddle_laptop.run("submit", "-f", str(EXAMPLES / "kubeflow" / "paddle" / "paddlejob.yaml"), "--follow")
+    reached = accuracies(output)
+    assert len(reached) == 3, output
+    assert len(set(reached)) == 1, "every worker has the same model"
+    assert reached[0] >= TARGET, output
+
+
 def test_a_pytorch_job_goes_on_from_its_checkpoint_when_a_torchrun_is_killed(laptop: Laptop) -> None:
     file = EXAMPLES / "kubeflow" / "pytorch" / "pytorchjob-elastic.yaml"
     with laptop.gangline("submit", "-f", str(file), "--follow") as following:
         assert following.stdout
         output, killed = [], False
+        overdue = threading.Timer(PATIENCE_SECONDS, following.kill)
+        overdue.start()
         for line in following.stdout:
             output.append(line)
             begun = re.search(r"rank 1 of 2 begins epoch 2, process (\d+)", line)
@@ -48,6 +60,7 @@ def test_a_pytorch_job_goes_on_from_its_checkpoint_when_a_torchrun_is_killed(lap
                 # dead and another, on another replica, still dying (their restart counts then differ for good).
                 os.kill(parent_of(int(begun[1])), signal.SIGKILL)
                 killed = True
+        overdue.cancel()
     text = "".join(output)
     assert following.returncode == 0, text
     assert accuracies(text)[-1] >= TARGET

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gangline.engines.kubernetes.archives import Archive, archive_to_config_maps
-from gangline.engines.kubernetes.installation import Installation, installation_objects
-from gangline.engines.kubernetes.manifests import (
+from gangline.engines.kubernetes.installing.objects import Installation, installation_objects
+from gangline.engines.kubernetes.manifests.archives import Archive, archive_to_config_maps
+from gangline.engines.kubernetes.manifests.gang import (
     Surroundings,
     archive_metadata,
     gang_to_hosts,
@@ -22,8 +22,8 @@ from gangline.engines.kubernetes.manifests import (
     gang_to_secret,
     gang_to_service,
 )
+from gangline.engines.kubernetes.manifests.moves import JobArchives
 from gangline.engines.kubernetes.names import Part
-from gangline.engines.kubernetes.staging import Stock
 from gangline.kube import OwnerReference
 from gangline.model import (
     DataMove,
@@ -105,7 +105,7 @@ def training() -> list[object]:
         priority_classes=((0, "gangline-low"), (75, "gangline-high"), (100, "gangline-critical")),
     )
     code, bodies = archive_to_config_maps(b"archive", archive_metadata(gang, around, Part.CODE))
-    around = replace(around, stock=Stock(code=code))
+    around = replace(around, job_archives=JobArchives(code=code))
     return [
         gang_to_service(gang, around),
         gang_to_network_policy(gang, around),
@@ -126,7 +126,9 @@ def data() -> list[object]:
     )
     gang = gang_of(spec)
     sent = Archive(name="mnist-inputs-0", digest="0" * 64, parts=2)
-    return list(gang_to_pods(gang, gang.replicas, Surroundings(owner=OWNER, stock=Stock(inputs={0: sent}))))
+    return list(
+        gang_to_pods(gang, gang.replicas, Surroundings(owner=OWNER, job_archives=JobArchives(inputs={0: sent})))
+    )
 
 
 def solo() -> list[object]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gangline.testing.crash_drill import CrashDrill
+from tools.crash_drill import CrashDrill
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from gangline import Client
 from gangline.model import Framework, JobSpec, Phase, Resources, RoleName, RoleSpec
-from gangline.testing.debian import require_program
+from tools.debian import require_program
 
 SMALL = Resources(cpu_millis=100, memory_mib=1024)
 

@@ -7,7 +7,7 @@ import pytest
 
 from gangline.model import Phase, Resources
 from gangline.sdk import Client
-from gangline.sdk.embedded import EmbeddedTransport
+from gangline.sdk.transports.embedded import EmbeddedTransport
 from gangline.testing.builders import make_role, make_spec
 from gangline.testing.client_suite import make_command
 from tests.disks import fill, small_disk

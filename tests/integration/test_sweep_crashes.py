@@ -6,9 +6,10 @@ import signal
 from pathlib import Path
 
 from gangline.model import Resources
-from gangline.model.sweep import Parameter, SweepSpec, SweepState
+from gangline.model.parameter import Parameter
+from gangline.model.sweep import SweepSpec, SweepState
 from gangline.sdk import Client
-from gangline.sdk.background import address_of, running_process, start_service, stop_service
+from gangline.sdk.transports.background import address_of, running_process, start_service, stop_service
 from gangline.settings import Settings
 from gangline.testing.builders import make_role, make_spec
 

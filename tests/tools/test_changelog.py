@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tools.changelog import ChangelogError, fold, fragments, released
 
 HEAD = "# Changelog\n\nWhat users notice.\n\n"
@@ -65,7 +66,7 @@ def test_a_version_is_released_once_and_with_something_to_tell(project: Path) ->
     with pytest.raises(ChangelogError, match="there are no fragments"):
         fold(project, "0.2.0", "2031-05-01")
     write(project, a_fixed="One.")
-    with pytest.raises(ChangelogError, match="is no version"):
+    with pytest.raises(ChangelogError, match="is not a version"):
         fold(project, "v2", "2031-05-01")
     with pytest.raises(ChangelogError, match="1 fragments are left"):
         released(project, "0.2.0")

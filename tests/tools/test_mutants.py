@@ -1,6 +1,7 @@
 """Which changes a mutation run makes, and which it leaves alone."""
 
 import pytest
+
 from tools.mutants.__main__ import PACKAGES, accepted
 from tools.mutants.operators import mutants
 from tools.mutants.running import ROOT, SOURCE, Reach

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tools.changelog import ChangelogError
 from tools.release.__main__ import check_tree
 from tools.release.building import DOCKERFILE, ROOT, ReleaseError, run
@@ -48,6 +49,12 @@ def test_the_recipe_of_the_image_takes_files_that_exist() -> None:
     assert copied
     assert all((ROOT / source).exists() for sources in copied for source in sources)
     assert [rest for stage, (verb, rest) in steps if stage == 2 and verb == "USER"] == ["1000:1000"]
+
+
+@pytest.mark.parametrize("needed", ["obstore", "optuna", "cmaes", "grpcio"])
+def test_the_image_has_what_searches_and_pushed_metrics_need(needed: str) -> None:
+    locked = (ROOT / "requirements" / "image.lock").read_text().splitlines()
+    assert any(line.startswith(f"{needed}==") for line in locked)
 
 
 def test_a_failing_command_is_told_with_its_output() -> None:

@@ -8,8 +8,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_hooks_are_the_checks_of_make_check() -> None:
-    recipe = (ROOT / "Makefile").read_text().split("\ncheck: setup\n")[1].split("\n\n")[0]
-    wanted = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe.splitlines()]
+    rule = (ROOT / "Makefile").read_text().split("\ncheck: setup")[1].split("\n\n")[0]
+    wanted = [line.strip().replace("$(BIN)", ".venv/bin") for line in rule.splitlines()[1:]]
     (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repository["repo"] == "local"
     assert [hook["entry"] for hook in repository["hooks"]] == wanted

@@ -18,7 +18,7 @@ from tools.mutants.running import SOURCE, Reach, Workshop
 
 PACKAGES: dict[str, tuple[str, ...]] = {
     "lifecycle": ("tests/lifecycle", "tests/controller"),
-    "scheduling": ("tests/scheduling", "tests/simulator"),
+    "scheduling": ("tests/scheduling", "tests/simulator", "tests/forecast"),
     "sweeps": ("tests/sweeps", "tests/controller", "tests/operations"),
     "storage": ("tests/storage", "tests/contract/test_stores.py", "tests/operations", "tests/controller"),
     "controller": ("tests/controller",),

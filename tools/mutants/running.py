@@ -154,11 +154,13 @@ class Workshop:
         if child == 0:
             os._exit(self._child(task, output))
         handle = os.pidfd_open(child)
-        select.select([handle], [], [], seconds)
-        os.close(handle)
-        for kill in (os.killpg, os.kill):  # what it started goes too; the second for one that has no group yet
-            with contextlib.suppress(ProcessLookupError):
-                kill(child, signal.SIGKILL)
+        try:
+            select.select([handle], [], [], seconds)
+        finally:
+            os.close(handle)
+            for kill in (os.killpg, os.kill):  # what it started goes too; the second for one that has no group yet
+                with contextlib.suppress(ProcessLookupError):
+                    kill(child, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), output.read_text(errors="replace")
 
     def _child(self, task: Callable[[], int], output: Path) -> int:

@@ -54,7 +54,7 @@ def find_helm() -> Path | None:
         return Path(found)
     if not shutil.which("go"):
         return None
-    from gangline.testing.cluster.upstream import HELM, ensure_upstream
+    from tools.cluster.upstream import HELM, ensure_upstream
 
     return ensure_upstream(HELM, print) / "helm"
 

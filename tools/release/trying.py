@@ -14,6 +14,12 @@ from tools.release.building import DOCKERFILE, ROOT, ReleaseError, run
 
 LOCK = ROOT / "requirements" / "base.lock"
 PROGRAM = "from gangline import runtime; print(runtime.current().role, 6 * 7)"
+IN_THE_IMAGE = """
+import grpc, obstore
+from gangline.sweeps import sampler_named
+print(type(sampler_named("tpe")).__name__, type(sampler_named("cma-es")).__name__)
+"""
+"""What a controller of a cluster does without anybody installing more: search, hear trials push, reach stores."""
 
 
 def interpreters() -> list[Path]:
@@ -91,7 +97,9 @@ def try_recipe(python: Path, version: str, scratch: Path) -> list[str]:
             left_out.append(f"{verb} {rest}")
     entry = next(rest for _, (verb, rest) in enumerate_stages(DOCKERFILE.read_text()) if verb == "ENTRYPOINT")
     _expect(shlex.split(entry.strip("[]")), ["gangline"])
-    try_program(scratch / "opt" / "gangline" / "bin", version, scratch)
+    programs = scratch / "opt" / "gangline" / "bin"
+    try_program(programs, version, scratch)
+    _expect(run(programs / "python", "-c", IN_THE_IMAGE).split(), ["OptunaSampler"] * 2)
     return left_out
 
 

@@ -1,6 +1,8 @@
 """Builders of model values for tests: everything has a default, a test names only what matters to it."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gangline.lifecycle import advance, new_job
@@ -12,6 +14,8 @@ from gangline.model import (
     Node,
     NodeName,
     Policy,
+    Queue,
+    QueueStatus,
     ReplicaId,
     Resources,
     RoleName,
@@ -19,7 +23,22 @@ from gangline.model import (
     Tenant,
     Timestamp,
 )
-from gangline.model.sweep import Objective, Parameter, Sweep, SweepId, SweepSpec
+from gangline.model.parameter import Parameter, Range
+from gangline.model.pipeline import PipelineRun, PipelineSpec, PipelineStatus
+from gangline.model.record import Record, RecordId
+from gangline.model.stopping import Mark, Rule, Stopping
+from gangline.model.sweep import (
+    AddedTrial,
+    Budget,
+    End,
+    EndReason,
+    Goal,
+    KnownTrial,
+    Objective,
+    Sweep,
+    SweepProgress,
+    SweepSpec,
+)
 
 START = Timestamp(1_000_000.0)
 GRID = (Parameter("layers", ("1", "2", "3")), Parameter("rate", ("0.1", "0.01")))
@@ -79,6 +98,29 @@ def make_node(name: str = "node-0", *, cpu: float = 8, memory_gib: float = 32, g
     return Node(name=NodeName(name), capacity=capacity, **fields)
 
 
+ONE_STEP: Mapping[str, Any] = {
+    "pipelineInfo": {"name": "one"},
+    "schemaVersion": "2.1.0",
+    "components": {"comp-a": {"executorLabel": "exec-a"}},
+    "deploymentSpec": {"executors": {"exec-a": {"container": {"image": "alpine", "command": ["true"]}}}},
+    "root": {"dag": {"tasks": {"a": {"componentRef": {"name": "comp-a"}}}}},
+}
+"""A compiled pipeline of one step."""
+
+
+def make_run(
+    name: str = "one",
+    *,
+    at: float = START,
+    document: Mapping[str, Any] = ONE_STEP,
+    tenant: str = "default",
+    **about: Any,
+) -> PipelineRun:
+    """Return a run of a pipeline that was just submitted; further fields are those of its spec."""
+    spec = PipelineSpec(name=name, documents_json=json.dumps([document]), tenant=Tenant(tenant), **about)
+    return PipelineRun(id=RecordId(f"r-{name}"), spec=spec, status=PipelineStatus(), created_at=Timestamp(at))
+
+
 def make_sweep(
     name: str = "grid",
     *,
@@ -89,7 +131,8 @@ def make_sweep(
     parameters: tuple[Parameter, ...] = GRID,
     parallelism: int | None = None,
     objective: Objective | None = ACCURACY,
-    **fields: Any,
+    deleting: bool = False,
+    **progress: Any,
 ) -> Sweep:
     """Return a grid of six trials that was just submitted; further fields say how far it is."""
     command = ("python", "train.py", *(f"$({parameter.name})" for parameter in parameters))
@@ -100,4 +143,47 @@ def make_sweep(
         parallelism=parallelism,
         objective=objective,
     )
-    return Sweep(id=SweepId(sweep_id), spec=spec, created_at=Timestamp(at), **fields)
+    return Sweep(
+        id=RecordId(sweep_id),
+        spec=spec,
+        status=SweepProgress(**progress),
+        created_at=Timestamp(at),
+        deleting=deleting,
+    )
+
+
+def make_search() -> Sweep:
+    """Return a sweep with everything that a search may say and have on record."""
+    parameters = (
+        Parameter("rate", range=Range(low=0.001, high=1.0, log=True)),
+        Parameter("kind", ("a", "b")),
+        Parameter("size", range=Range(low=2, high=8, step=2, whole=True), when=(("kind", ("b",)),)),
+    )
+    sweep = make_sweep(
+        "search",
+        sweep_id="search-1",
+        parallelism=1,
+        begun=2,
+        added=(AddedTrial(values={"rate": "0.5", "kind": "a"}),),
+        added_begun=1,
+        marks=(Mark(trial=0, step=1, value=-0.25, passed=True),),
+        pruned=(1,),
+        end=End(reason=EndReason.TIME_USED, message="its 90 s are over"),
+    )
+    spec = replace(
+        sweep.spec,
+        parameters=parameters,
+        sampler="tpe",
+        settings={"multivariate": True, "n_startup_trials": 3},
+        seed=7,
+        objective=Objective("loss", Goal.MINIMIZE, 0.01),
+        budget=Budget(trials=9, time_seconds=90.0, gpu_hours=0.5, failures=2),
+        stopping=Stopping(rule=Rule.HYPERBAND, last=27),
+        known=(KnownTrial(values={"rate": "0.1", "kind": "b", "size": "4"}, results={"loss": 0.5}),),
+    )
+    return replace(sweep, spec=spec)
+
+
+def make_queue(queue: Queue, *, record_id: str | None = None) -> Record[Queue, QueueStatus]:
+    """Return a queue as it is kept."""
+    return Record(id=RecordId(record_id or queue.name), spec=queue, status=QueueStatus(), created_at=Timestamp(START))

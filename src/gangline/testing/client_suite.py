@@ -54,7 +54,7 @@ class ClientSuite:
         assert submitted.name == name
         done = client.wait(name, timeout=PATIENCE_SECONDS)
         assert (done.phase, done.exit_code) == (Phase.COMPLETED, 0)
-        assert client.get(submitted.id).spec == spec
+        assert replace(client.get(submitted.id).spec, source=None) == spec
         lines = {(line.text, line.stream, str(line.replica)) for line in client.logs(name)}
         assert lines == {("out", "stdout", "worker-0"), ("err", "stderr", "worker-0")}
 
@@ -169,6 +169,8 @@ class ClientSuite:
             why = client.explain(name)
         assert why.constraint == "too-large"
         assert why.sentences
+        assert why.line is not None
+        assert 1 <= why.line.place_in_queue <= why.line.place <= why.line.waiting
         client.delete(name, timeout=PATIENCE_SECONDS)
 
     def test_nodes_queues_and_usage_are_told(self, client: Client, name: str) -> None:
@@ -180,7 +182,7 @@ class ClientSuite:
         nodes = client.top_nodes()
         assert sum(node.replicas for node in nodes) >= 1
         assert all(node.node.capacity.cpu_millis > 0 for node in nodes)
-        assert [queue.name for queue in client.queues()] == ["default"]
+        assert [queue.name for queue in client.queues.list()] == ["default"]
         client.delete(name, timeout=PATIENCE_SECONDS)
 
     # Errors
@@ -210,7 +212,7 @@ class ClientSuite:
             client.logs(f"{name}-other")
 
     def test_waiting_ends_in_time_and_never_in_vain(self, client: Client, name: str) -> None:
-        """A time-out changes nothing; a phase that can no longer come is no reason to wait."""
+        """A time-out changes nothing; a phase that can no longer come is not a reason to wait."""
         client.submit(make_command(name, "true"), halted=True)
         with pytest.raises(WaitTimeoutError):
             client.wait(name, timeout=0.05)

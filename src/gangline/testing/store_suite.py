@@ -6,7 +6,7 @@ test. Nothing here knows how a store keeps what it keeps.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import ClassVar
 
@@ -29,7 +29,6 @@ from gangline.model import (
     Policy,
     Prefer,
     Processes,
-    Queue,
     QueueName,
     ReplicaId,
     Resources,
@@ -39,6 +38,7 @@ from gangline.model import (
     Timestamp,
     Toleration,
 )
+from gangline.model.transfer import DataVersion, TransferProgress
 from gangline.storage.interface import JobQuery, Store
 from gangline.storage.metrics import order_of
 from gangline.testing.builders import START, make_job, make_role, make_running_job, make_spec
@@ -296,13 +296,19 @@ class StoreSuite:
         rest = await store.journal(job.id, after=first[-1].number)
         assert [record.message for record in (*first, *rest)] == ["0", "1", "2", "3", "4"]
 
+    async def test_journal_shows_its_newest_records(self, store: Store) -> None:
+        """Whoever looks at a long story wants its end."""
+        job = await store.create(make_job(), [make_record(message=f"{number}") for number in range(5)])
+        assert [each.message for each in await store.journal(job.id, limit=2, newest=True)] == ["3", "4"]
+        assert len(await store.journal(job.id, limit=9, newest=True)) == 5
+
     async def test_journal_keeps_any_text(self, store: Store) -> None:
         """Messages come from programs, which print anything."""
         job = await store.create(make_job(), [make_record(message="a\0b\n'\"%s?\N{DOG}")])
         assert (await store.journal(job.id))[0].message == "a\0b\n'\"%s?\N{DOG}"
 
     async def test_removed_job_takes_everything_with_it(self, store: Store) -> None:
-        """A new job of the same id and name starts afresh; removing twice is no error."""
+        """A new job of the same id and name starts afresh; removing twice is not an error."""
         job = await store.create(make_job(labels={"team": "vision"}), [make_record()])
         await store.add_metrics([make_metric()])
         await store.remove(job.id)
@@ -388,35 +394,11 @@ class StoreSuite:
         assert found == tuple(want)
 
     async def test_metrics_of_a_job_that_is_gone_are_dropped(self, store: Store) -> None:
-        """Late news is no error, and the rest of the batch is kept."""
+        """Late news is not an error, and the rest of the batch is kept."""
         await store.create(make_job())
         await store.add_metrics([make_metric(job_id="gone"), make_metric()])
         assert await store.metrics(JobId("gone")) == ()
         assert await store.metrics(JobId("job-1")) == (make_metric(),)
-
-    # Queues
-
-    async def test_new_store_has_the_default_queue(self, store: Store) -> None:
-        """So that a job can be submitted at once."""
-        assert [queue.name for queue in await store.queues()] == ["default"]
-
-    async def test_queues_are_kept_by_name(self, store: Store) -> None:
-        """Saving again replaces."""
-        queue = Queue(
-            name=QueueName("research"),
-            parent=QueueName("default"),
-            weight=3,
-            guarantee=Resources(gpu_millis=4000),
-            limit=Resources(cpu_millis=1000, extended={"example.com/fpga": 2}),
-            may_borrow=False,
-            tenants=(Tenant("alpha"), Tenant("beta")),
-        )
-        await store.save_queue(Queue(name=queue.name))
-        await store.save_queue(queue)
-        await store.save_queue(Queue(name=QueueName("archive")))
-        queues: Sequence[Queue] = await store.queues()
-        assert [queue.name for queue in queues] == ["archive", "default", "research"]
-        assert queues[2] == queue
 
 
 def make_rich_job() -> Job:
@@ -459,6 +441,9 @@ def make_rich_job() -> Job:
         exit_code=143,
         retry_at=Timestamp(START + 1 / 3),
         checkpoint_at=Timestamp(START + 1 / 7),
+        transfer=TransferProgress(moved_bytes=2**40 + 1, total_bytes=2**41, bytes_per_second=1 / 3, move=1, moves=2),
+        inputs=(DataVersion("s3://bucket/data", "sha256:00"),),
+        outputs=(DataVersion("model://mnist"),),
         replicas=tuple(replace(status, gpu_slot=1) for status in running.replicas),
     )
 

@@ -9,7 +9,8 @@ import pytest
 
 from gangline.errors import ConflictError, InvalidInputError, NotFoundError, WaitTimeoutError
 from gangline.model import FINAL_PHASES, Phase, Policy, Resources, Restart
-from gangline.model.sweep import Goal, Objective, Parameter, SweepSpec, SweepState
+from gangline.model.parameter import Parameter
+from gangline.model.sweep import Goal, Objective, SweepSpec, SweepState
 from gangline.sdk import Client
 from gangline.sdk.chaos import disturb
 from gangline.testing.builders import make_role, make_spec
@@ -41,7 +42,8 @@ class SweepClientSuite:
         # With a PATH of its own, it sees no environment of the client's.
         spec = replace(grid, template=replace(grid.template, env={"PATH": os.environ["PATH"]}))
         submitted = client.sweeps.submit(spec)
-        assert (submitted.name, submitted.spec) == (name, spec)
+        sent = replace(submitted.spec, template=replace(submitted.spec.template, source=None))
+        assert (submitted.name, sent) == (name, spec)
         done = client.sweeps.wait(name, timeout=PATIENCE_SECONDS)
         assert done.state is SweepState.FINISHED
         assert [(trial.values["rate"], trial.phase, trial.result) for trial in done.trials] == [

@@ -6,7 +6,7 @@ import pytest
 
 from gangline.kube import PODS, Applied, KubeClient, Pod, Resource
 from gangline.kube.objects import AnyObject
-from gangline.testing.cluster import BUSYBOX
+from tools.cluster import BUSYBOX
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from gangline.kube import (
     Synced,
     load_access,
 )
-from gangline.testing.cluster import Cluster, ComponentFailedError
-from gangline.testing.cluster.kwok import LABEL
-from gangline.testing.cluster.layout import ROOT, Layout
-from gangline.testing.cluster.pytest_plugin import ClusterUnderTest
+from tools.cluster import Cluster, ComponentFailedError
+from tools.cluster.kwok import LABEL
+from tools.cluster.layout import ROOT, Layout
+from tools.cluster.pytest_plugin import ClusterUnderTest
 
 from .conftest import ended, make_pod, object_where, pod_where, running
 
@@ -169,7 +169,7 @@ def test_a_component_that_cannot_start_is_named_and_nothing_stays(
         layouts.append(layout)
         return ["/bin/sh", "-c", "echo the disk is full; exit 1"]
 
-    monkeypatch.setattr("gangline.testing.cluster.control_plane.etcd", broken)
+    monkeypatch.setattr("tools.cluster.control_plane.etcd", broken)
     with pytest.raises(ComponentFailedError, match="the disk is full") as caught:
         Cluster.up(f"broken-{os.getpid()}", print)
     assert caught.value.component == "etcd"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gangline.testing.cluster.images import Entry, Image
+from tools.cluster.images import Entry, Image
 
 
 @pytest.fixture(autouse=True)

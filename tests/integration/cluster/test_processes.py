@@ -7,8 +7,8 @@ from signal import SIGSTOP, SIGTERM
 
 import pytest
 
-from gangline.testing.cluster.errors import ClusterError
-from gangline.testing.cluster.processes import Processes, wait_until
+from tools.cluster.errors import ClusterError
+from tools.cluster.processes import Processes, wait_until
 
 SHELL = "/bin/sh"
 

@@ -13,7 +13,7 @@ SUITE = "def test_one(kubernetes_cluster): pass\ndef test_two(kubernetes_cluster
 def run(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     (folder / "test_suite.py").write_text(SUITE, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "gangline.testing.cluster.pytest_plugin", *options, str(folder)]
+    command = [sys.executable, "-m", "pytest", "-p", "tools.cluster.pytest_plugin", *options, str(folder)]
     return subprocess.run(
         command, cwd=folder, env={"PATH": "/usr/bin:/bin", **environment}, capture_output=True, text=True, check=False
     )
