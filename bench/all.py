@@ -25,6 +25,9 @@ ALONE = (
     "store_list",
     "ps_throughput",
     "scheduling_cycle",
+    "sweep_trials",
+    "team_service",
+    "team_arrivals",
 )
 """What runs anywhere. The others say at their top what they need."""
 WITH_TRACES = ("simulator_openb", "simulator_pollux", "simulator_philly")
@@ -34,7 +37,9 @@ def main() -> int:
     names = sys.argv[1:] or (*ALONE, *(WITH_TRACES if os.environ.get(VARIABLE) else ()))
     unknown = [name for name in names if not (HERE / f"{name}.py").exists()]
     if unknown:
-        known = ", ".join(sorted(path.stem for path in HERE.glob("*.py") if path.stem not in ("all", "traces")))
+        known = ", ".join(
+            sorted(path.stem for path in HERE.glob("*.py") if path.stem not in ("all", "traces", "trainings"))
+        )
         print(f"no benchmark named {unknown[0]}; there are {known}", file=sys.stderr)
         return 2
     load = os.getloadavg()[0]

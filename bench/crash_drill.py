@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gangline.testing.crash_drill import CrashDrill
+from tools.crash_drill import CrashDrill
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ from gangline.controller import Controller
 from gangline.engines.kubernetes import KubernetesEngine, install
 from gangline.kube import KubeClient, load_access
 from gangline.storage.kubernetes import DEFINITIONS
-from gangline.testing.cluster import Cluster
+from tools.cluster import Cluster
 
 CLUSTER = "bench-foreign"
 

@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 
 from gangline.kube import NAMESPACES, PODS, KubeClient, load_access
-from gangline.testing.cluster import BUSYBOX, Cluster
+from tools.cluster import BUSYBOX, Cluster
 
 ROUNDS = 3
 

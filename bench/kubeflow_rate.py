@@ -11,7 +11,7 @@ CPU times do not depend on what else the machine does, rates do.
 Upstream's pods are bound by kube-scheduler, Gangline's by Gangline. Upstream's webhook is not asked, which saves it a
 call per job. The operator is built once from its Go module (deploy/upstream, about two minutes on two cores).
 
-Needs what ``python -m gangline.testing.cluster`` needs. Figures are printed as a table and as one line of JSON.
+Needs what ``python -m tools.cluster`` needs. Figures are printed as a table and as one line of JSON.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from gangline.controller import Controller
 from gangline.dialects import read_plain
 from gangline.dialects.kubeflow import KINDS
 from gangline.engines.kubernetes import KubernetesEngine, install
-from gangline.engines.kubernetes.kubeflow_pods import KubeflowGang, kubeflow_pods, kubeflow_services
+from gangline.engines.kubernetes.manifests.kubeflow_pods import KubeflowGang, kubeflow_pods, kubeflow_services
 from gangline.kube import (
     NAMESPACES,
     NODES,
@@ -53,9 +53,9 @@ from gangline.kube import (
 )
 from gangline.model import Gang, GangId, GangReplica, JobId, NodeName, ReplicaId
 from gangline.storage.kubernetes import DEFINITIONS, KubernetesStore, kubeflow_definitions
-from gangline.testing.cluster import BUSYBOX, Cluster
-from gangline.testing.cluster.kwok import LABEL
-from gangline.testing.cluster.upstream import TRAINING_OPERATOR, ensure_upstream
+from tools.cluster import BUSYBOX, Cluster
+from tools.cluster.kwok import LABEL
+from tools.cluster.upstream import TRAINING_OPERATOR, ensure_upstream
 
 CLUSTER = "bench-kubeflow"
 WARMING_JOBS = 50

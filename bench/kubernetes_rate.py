@@ -14,7 +14,7 @@ kube same pods  the very pods that Gangline writes, bound by kube-scheduler
 
 No client reads what the server answers to a new pod. Rates depend on who else uses the machine; compare those of one
 line. ``--fleet`` then fills the nodes with that many pods and measures a controller that has nothing to do. Needs what
-``python -m gangline.testing.cluster`` needs, and with ``--real-nodes 0`` no root; ends with one line of JSON.
+``python -m tools.cluster`` needs, and with ``--real-nodes 0`` no root; ends with one line of JSON.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from pathlib import Path
 
 from gangline.controller import Controller
 from gangline.engines.kubernetes import KubernetesEngine, install
-from gangline.engines.kubernetes.manifests import Surroundings, gang_to_pods
+from gangline.engines.kubernetes.manifests.gang import Surroundings, gang_to_pods
 from gangline.kube import NAMESPACES, NODES, PODS, Applied, KubeClient, load_access
 from gangline.lifecycle import new_job
 from gangline.model import (
@@ -53,8 +53,8 @@ from gangline.model import (
     Timestamp,
 )
 from gangline.storage.kubernetes import DEFINITIONS, JOBS, KubernetesStore
-from gangline.testing.cluster import BUSYBOX, Cluster
-from gangline.testing.cluster.kwok import LABEL
+from tools.cluster import BUSYBOX, Cluster
+from tools.cluster.kwok import LABEL
 
 CPU_MILLIS = 100
 MEMORY_MIB = 64

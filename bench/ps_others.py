@@ -239,7 +239,7 @@ def main():
     if options.only:
         print(SYSTEMS[options.only](options.bytes, options.rounds))
         return 0
-    from gangline.testing.frameworks import frameworks_python
+    from tools.frameworks import frameworks_python
 
     python = frameworks_python()
     if Path(sys.executable) != python:

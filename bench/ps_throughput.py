@@ -24,10 +24,10 @@ from pathlib import Path
 import numpy as np
 
 from gangline import ps, runtime
-from gangline.ps import messages as m
-from gangline.ps.authentication import Credentials
-from gangline.ps.link import RemoteLink
-from gangline.ps.server import Server
+from gangline.ps.protocol import messages as m
+from gangline.ps.protocol.authentication import Credentials
+from gangline.ps.protocol.link import RemoteLink
+from gangline.ps.server.loop import Server
 
 # Forked before any thread exists; the children inherit the loaded modules and start at once.
 context = multiprocessing.get_context("fork")

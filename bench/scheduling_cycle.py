@@ -2,13 +2,14 @@
 
 Run: python bench/scheduling_cycle.py
 
-Processor time of one core; every line is the best of five runs, because a full collection of Python's garbage over the
-100,000 jobs that the benchmark holds, and whatever else the machine does, only ever make a run slower. The fixed piece
-of work sorts a million integers.
+Processor time of one core; every line is the best of several runs, because a full collection of Python's garbage over
+the 100,000 jobs that the benchmark holds, and whatever else the machine does, only ever make a run slower. The fixed
+piece of work sorts a million integers.
 """
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from gangline.model import (
     Job,
     JobId,
     JobSpec,
+    NamedAmounts,
     Node,
     NodeName,
     Phase,
@@ -29,6 +31,7 @@ from gangline.model import (
     RoleName,
     RoleSpec,
     Timestamp,
+    Within,
 )
 from gangline.scheduling import Decision, Policies, decide, take_snapshot
 
@@ -173,13 +176,13 @@ def reclaim(baseline: float) -> None:
         machines,
         jobs,
         lambda d: len(d.evictions) > 0,
-        runs=1,
+        runs=3,
         queues=queues,
     )
 
 
 def many_queues(baseline: float) -> None:
-    limit = Resources(cpu_millis=10**9, memory_mib=10**9, gpu_millis=4000)
+    limit = NamedAmounts({"gpu_millis": 4000})
     queues = [Queue(name=QueueName(f"q{i}"), limit=limit) for i in range(1000)]
     jobs = [job(f"j{i}", 1, ONE_GPU, queue=f"q{i % 1000}", created=i * 0.01) for i in range(10_000)]
     timed(
@@ -208,12 +211,45 @@ def all_different(baseline: float) -> None:
     )
 
 
+def groups_refused(baseline: float) -> None:
+    machines = [replace(each, topology={"rack": f"r{i // 16:03d}"}) for i, each in enumerate(nodes(640))]
+    waiting = job("big", 41 * 128, ONE_GPU)
+    stages = replace(waiting.spec.roles[0], groups=41, within=(Within("rack"),))
+    jobs = [replace(waiting, spec=replace(waiting.spec, roles=(stages,)))]
+    timed(
+        "41 groups, each in one rack, on 40 racks: refused",
+        250,
+        baseline,
+        machines,
+        jobs,
+        lambda d: bool(d.explanations),
+    )
+
+
+def groups_make_room(baseline: float) -> None:
+    machines = [replace(each, topology={"rack": f"r{i // 16:03d}"}) for i, each in enumerate(nodes(640))]
+    held = [running(job(f"x{i}", 1, ONE_GPU, priority=10), [machines[i // 8].name]) for i in range(5120)]
+    waiting = job("big", 30 * 100, ONE_GPU)
+    stages = replace(waiting.spec.roles[0], groups=30, within=(Within("rack"),))
+    timed(
+        "victims for 30 groups of 100, each in one rack of 40",
+        5000,
+        baseline,
+        machines,
+        [*held, replace(waiting, spec=replace(waiting.spec, roles=(stages,)))],
+        lambda d: len(d.evictions) == 3000,
+        runs=1,
+    )
+
+
 def main() -> None:
     baseline = machine_baseline()
     print(f"baseline: sorting a million integers takes {baseline * 1000:.1f} ms")
     gang_placed(baseline)
     gang_refused(baseline)
     victims(baseline)
+    groups_refused(baseline)
+    groups_make_room(baseline)
     full_cycle(baseline, 0.9, "10,000 nodes, 90 % full, 100,000 jobs of 50 shapes")
     full_cycle(baseline, 0.0, "10,000 empty nodes, 100,000 jobs of 50 shapes")
     reclaim(baseline)

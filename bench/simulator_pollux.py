@@ -1,7 +1,9 @@
 """Pollux workloads 1-4 on 16 nodes of four GPUs: average completion times beside the published ones.
 
-Run: python bench/simulator_pollux.py TRACES_DIRECTORY
+Run: python bench/simulator_pollux.py TRACES_DIRECTORY [RULES...]
 """
+
+import sys
 
 from traces import traces_folder
 
@@ -15,11 +17,11 @@ def main() -> None:
     workloads = {number: read_workload(folder / f"workload-{number}.csv", TraceFormat.POLLUX) for number in PUBLISHED}
     print(f"{'workload':>32}" + "".join(f"{number:>16}" for number in PUBLISHED))
     print(f"{'published least attained service':>32}" + "".join(f"{seconds:>14} s" for seconds in PUBLISHED.values()))
-    for name, policies in RULES.items():
+    for name in sys.argv[2:] or RULES:
         line = f"{name:>32}"
         for number, published in PUBLISHED.items():
             workload = workloads[number]
-            mean = summarise(workload.run(policies), workload.nodes).mean_completion
+            mean = summarise(workload.run(RULES[name]), workload.nodes).mean_completion
             line += f"{mean:>7.0f} s ({mean / published - 1:+4.0%})"
         print(line, flush=True)
 

@@ -23,7 +23,7 @@ from gangline.storage.sql.database import Database
 from gangline.storage.sql.postgres import PostgresDatabase
 from gangline.storage.sql.sqlite import SqliteDatabase
 from gangline.testing.builders import make_job, make_role
-from gangline.testing.postgres import postgres_server
+from tools.postgres import postgres_server
 
 LIMIT_MILLISECONDS = 100
 ROUNDS = 7

@@ -18,7 +18,7 @@ Rates depend on who else uses the machine: the best of the turns counts, and onl
 processor time of the scheduler's own processes per pod (ms) depends on it much less.
 
 Volcano is built once from its Go module (deploy/upstream/volcano, about five minutes on two idle cores) and its custom
-resources are read from there. Needs what ``python -m gangline.testing.cluster`` needs; ends with one line of JSON.
+resources are read from there. Needs what ``python -m tools.cluster`` needs; ends with one line of JSON.
 """
 
 import argparse
@@ -53,8 +53,8 @@ from gangline.engines.kubernetes import install
 from gangline.engines.kubernetes.foreign.groups import GROUP_RESOURCES, VOLCANO_GROUP, GroupKind
 from gangline.kube import NAMESPACES, GenericObject, KubeClient, Resource, load_access
 from gangline.storage.kubernetes import DEFINITIONS, KubernetesStore
-from gangline.testing.cluster import Cluster
-from gangline.testing.cluster.upstream import VOLCANO, ensure_upstream, upstream_files
+from tools.cluster import Cluster
+from tools.cluster.upstream import VOLCANO, ensure_upstream, upstream_files
 
 CLUSTER = "bench-volcano"
 GROUPS = GROUP_RESOURCES[GroupKind.VOLCANO]
@@ -172,7 +172,7 @@ def volcano_commands(kubeconfig: Path, qps: int) -> Iterator[list[tuple[list[str
 async def volcano(kubeconfig: Path, qps: int) -> AsyncIterator[list[int]]:
     """Run Volcano's scheduler and controller manager; what they say is beside the cluster's kubeconfig."""
     processes = []
-    # As the cluster's own components: see gangline.testing.cluster.processes.
+    # As the cluster's own components: see tools.cluster.processes.
     environment = {"GOGC": "200", **os.environ}
     with volcano_commands(kubeconfig, qps) as commands:
         try:
