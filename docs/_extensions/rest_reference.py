@@ -1,11 +1,9 @@
 """The directive ``rest-reference``: every path of the REST interface, from the routes and types that serve it."""
 
-import ast
 import dataclasses
 import inspect
 import re
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import GenericAlias
 from typing import get_args, get_type_hints
 
@@ -16,10 +14,8 @@ from sphinx.util.docutils import SphinxDirective
 
 from gangline import wire
 from gangline.api import errors
-from gangline.api.rest import make_app
+from gangline.api.rest.application import PREFIX, all_operations
 from gangline.model import ReplicaId
-
-Handler = Callable[..., object]
 
 _TEXTS = (ReplicaId,)
 """Values that are one text on the wire: ``ROLE-INDEX``."""
@@ -37,34 +33,17 @@ class RestReference(SphinxDirective):
 
 
 def _routes() -> Iterator[str]:
-    app = make_app(lambda request: None)  # nobody asks: the routes alone are looked at
-    yield from ("## Paths", "", "| | path | query | |", "|---|---|---|---|")
-    routes = (route for route in app.router.routes() if route.method != "HEAD")
-    for route in sorted(routes, key=lambda route: (route.resource.canonical, route.method)):
-        query = ", ".join(f"`{name}`" for name in _query(route.handler))
-        yield f"| {route.method} | `{route.resource.canonical}` | {query} | {_summary(_documented(route.handler))} |"
+    yield from ("## Paths", "", "| | path | query | right | |", "|---|---|---|---|---|")
+    for row in sorted(all_operations(), key=lambda row: (row.path, row.method)):
+        query = ", ".join(f"`{name}`" for name in row.query)
+        summary = _summary(row.handler)
+        yield f"| {row.method} | `{PREFIX}{row.path}` | {query} | {row.right} | {summary} |"
     yield ""
-
-
-def _documented(handler: Handler) -> object:
-    """Return the handler, or for one that a function made of an operation, that operation."""
-    cells = (cell.cell_contents for cell in handler.__closure__ or ())
-    made_of = (content for content in cells if inspect.isfunction(content) and content.__doc__)
-    return handler if handler.__doc__ else next(made_of, handler)
 
 
 def _summary(found: object) -> str:
     text = inspect.getdoc(found) or ""
     return text.split("\n\n")[0].replace("\n", " ").replace("|", "\\|").replace("``", "`")
-
-
-def _query(handler: Handler) -> tuple[str, ...]:
-    """Return the names that the handler passes to ``Parameters``, as text or as a constant of its module."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(handler)))
-    for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Parameters":
-            return tuple(eval(ast.unparse(call.args[1]), handler.__globals__))
-    return ()
 
 
 def _bodies() -> Iterator[str]:

@@ -25,10 +25,9 @@ from experiment_report import counted, machine_name, print_tables, write_picture
 
 import gangline
 from gangline.model import Resources
-from gangline.model.sweep import Parameter
+from gangline.model.sweep import Assignment, Parameter
 from gangline.sdk import Client, load_sweep
 from gangline.sweeps import trial_to_job
-from gangline.sweeps.samplers import GridSampler
 
 STAMP = time.strftime("-%H%M%S")
 """A cluster keeps the sweeps of earlier runs: each run has names of its own."""
@@ -161,7 +160,7 @@ def run_single(client, options, workers):
     """One job alone on one node: what more workers cost at the start and gain later."""
     sweep = sweep_for(client, options, workers, f"single-{workers}{STAMP}")
     middle = {"hidden-layers": "2", "learning-rate": "0.01", "epochs": str(options.epochs)}
-    assignment = replace(GridSampler().propose(sweep, [], {})[0], values=middle)
+    assignment = Assignment(number=0, values=middle)
     # A job of its own, no trial: there is no sweep whose code it could use.
     job = client.submit(replace(trial_to_job(sweep, assignment), labels={}))
     return {"workers": workers} | job_figures(client, client.wait(job.id))

@@ -1,8 +1,6 @@
 """Train a multi-layer network on MNIST with parameter servers. Every role of the job runs this one file.
 
-    python train.py --hidden-layers 3 --learning-rate 0.01 --epochs 5
-
-Bare, it trains alone. In a job `ps` replicas hold the model, workers train it, the chief watches and writes a result.
+Bare (python train.py --epochs 5) it trains alone. In a job `ps` holds the model, workers train, the chief watches.
 """
 
 # ruff: noqa: E402  # the linear algebra library reads its settings when NumPy loads it
@@ -93,24 +91,27 @@ def watch(session, directory, began):
 
 
 def main(gradients_of=gradients_of):
-    began = time.time()
+    began, here = time.time(), runtime.current()
+    defaults = {"--hidden-layers": 3, "--learning-rate": 0.01, "--epochs": 5, "--seed": 1}
+    defaults |= {"--data": here.data_directory, "--model": here.result_directory / "model" / "weights.npz"}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in {"--hidden-layers": 3, "--learning-rate": 0.01, "--epochs": 5, "--seed": 1}.items():
+    for name, default in defaults.items():
         parser.add_argument(name, type=type(default), default=default)
-    options, here = parser.parse_args(), runtime.current()
+    options = parser.parse_args()
     # Adam wants about a tenth of the rate that plain descent does.
     settings = ps.Settings(optimizer="adam", learning_rate=options.learning_rate / 10, non_finite="skip")
     if here.role == "ps":
         ps.serve(settings)
         return
-    chief, alone = here.role == "chief", not here.peers("worker")
-    model, watching = new_model(options.hidden_layers, options.seed), chief and not alone
-    with ps.connect(model, settings=settings, observer=watching) as session:
+    chief, watching = here.role == "chief", here.role == "chief" and bool(here.peers("worker"))
+    with ps.connect(new_model(options.hidden_layers, options.seed), settings=settings, observer=watching) as session:
         if not watching:
-            train(session, gradients_of, here.data_directory, options.epochs, options.seed)
+            train(session, gradients_of, options.data, options.epochs, options.seed)
         if chief:
-            result = watch(session, here.data_directory, began)
-            here.result_directory.mkdir(parents=True, exist_ok=True)
+            result = watch(session, options.data, began)
+            options.model.parent.mkdir(parents=True, exist_ok=True)
+            with options.model.open("wb") as file:
+                np.savez(file, **session.parameters)
             (here.result_directory / "result.json").write_text(json.dumps(result))
 
 
