@@ -172,6 +172,8 @@ def function(client, kind):
         resources_per_worker={"cpu": "0.1", "memory": "256Mi"},
     )
     client.wait_for_job_conditions(name, **WAIT)
+    # A TFJob is over with its first worker: the second may have ended, or not have begun and be removed just now.
+    until(lambda: all(pod.status.phase in ("Succeeded", "Failed") for pod in client.get_job_pods(name)))
     return client.get_job_logs(name, is_master=False)[0]
 
 
