@@ -17,7 +17,7 @@ REFUSED = {
     "worker least": r"\bworkers? least\b|how few workers",
     "its log has the details": r"log has the details|service's log",
     "a defect of its own": r"defect of (its own|Gangline)",
-    "so often": r"\b(only|how) so (often|many|long)\b|\bso often[;.]",
+    "so often": r"\b(only|how|at most|show|for at least) so (often|many|long)\b|\bso often[;.]",
     "for ever": r"\bfor ever\b",
     "bears the id": r"\bbears the (id|name)\b",
 }

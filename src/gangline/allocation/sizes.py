@@ -27,7 +27,7 @@ FAIRNESS = -0.5
 """The power of the speedup that is summed: the nearer to 1 the more counts what all have together, the lower the more
 whoever has least. -0.5 is what Sia (SOSP'23) found best and was not changed."""
 MOST_GROWTH = 2
-"""A job gets at most so many times the size that it has been seen at."""
+"""A job gets at most this many times the size that it has been seen at."""
 LEAST_FACTOR = 0.05
 """A restart never makes a size look worse than this."""
 

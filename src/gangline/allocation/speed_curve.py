@@ -105,5 +105,5 @@ def _fit(samples: tuple[SpeedSample, ...], known: bool) -> AllReduceForm | Serve
 
 
 def fewest_nodes(workers: int, per_node: int) -> int:
-    """Nodes that so many workers need."""
+    """Nodes that this many workers need."""
     return ceil(workers / max(per_node, 1))

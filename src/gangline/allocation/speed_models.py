@@ -15,7 +15,7 @@ from gangline.allocation.least_squares import Floats, non_negative_fit
 from gangline.model.speed import SpeedSample
 
 ACROSS_NODES = 1.1
-"""Exchanging gradients across nodes takes at least so many times as long as inside one, until it was measured."""
+"""Exchanging gradients across nodes takes at least this many times as long as inside one, until it was measured."""
 OVERLAPS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 """How far computing and exchanging overlap: 1 is one after the other, 10 is side by side."""
 OVERLAP_PENALTY = 1e-3

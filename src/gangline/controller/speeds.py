@@ -14,7 +14,7 @@ CODES_RECALLED = 1000
 PROGRESS_METRIC = "progress"
 """The share of its work that a program has done (``gangline.runtime.report`` with ``total_steps``)."""
 SHORTEST_SECONDS = 5.0
-"""A measurement lasts at least so long; what is shorter says more of the clock than of the job."""
+"""A measurement lasts at least this long; what is shorter says more of the clock than of the job."""
 MOST_RESTART_SECONDS = 300.0
 """No change counts as dearer than this: a job whose changes seem to cost hours could not be asked to make way."""
 UNSETTLED_SECONDS = 2.0

@@ -20,7 +20,7 @@ class StoreError(OSError):
 
 
 def run_side_by_side(tasks: Iterable[Callable[[], None]], lanes: int) -> None:
-    """Do every task, so many at a time; the first failure ends all and is raised once those under way have ended."""
+    """Do every task, this many at a time; the first failure ends all and is raised once those under way have ended."""
     turn, waiting, failures = threading.Lock(), iter(tasks), list[BaseException]()
 
     def work() -> None:

@@ -149,7 +149,7 @@ INFERENCE_SERVICE: Kind[InferenceServiceSpec, InferenceServiceStatus, InferenceS
     plural="inferenceservices",
     kind_word=KIND,
     api_version=API_VERSION,
-    summary="Serve InferenceServices of KServe.",
+    summary="Serve KServe's InferenceServices.",
     description="InferenceService: a predictor of KServe's, served by Gangline; each replica is a job of its own.",
     spec=InferenceServiceSpec,
     status=InferenceServiceStatus,

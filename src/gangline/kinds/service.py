@@ -110,7 +110,7 @@ def _related(spec: ServiceSpec) -> tuple[Kind[Any, Any, Any], ...]:
 SERVICE: Kind[ServiceSpec, ServiceStatus, Service] = Kind(
     name="service",
     plural="services",
-    summary="Roll out, scale and ask services.",
+    summary="Roll out, scale and query services.",
     description="Replicas that answer requests; each is a job of its own.",
     spec=ServiceSpec,
     status=ServiceStatus,

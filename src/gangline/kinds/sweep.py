@@ -80,7 +80,7 @@ _SCHEMA = {
                 "rule": _field("median, percentile, patience, asha, hyperband or pbt.", type="string"),
                 "unit": _field("What is counted: steps (default), epochs or time.", type="string"),
                 "first": _field("The step of the first rung. Default: 1.", **_ANYTHING),
-                "factor": _field("Each rung is so many times as far as the one before. Default: 3.", type="integer"),
+                "factor": _field("Each rung is this many times as far as the one before. Default: 3.", type="integer"),
                 "last": _field("The steps of a whole run, for asha, hyperband and pbt.", **_ANYTHING),
                 "percentile": _field("How many per cent of the trials go on. Default: 50.", type="number"),
                 "min_trials": _field("How many others must have got as far. Default: 3.", type="integer", minimum=1),

@@ -16,7 +16,7 @@ class Backoff:
     factor: float = 2.0
 
     def pause(self, failures: int) -> float:
-        """Return how long to wait after so many failures in a row, counted from one."""
+        """Return how long to wait after this many failures in a row, counted from one."""
         if not self.first_seconds:
             return 0.0
         steps = max(failures - 1, 0)

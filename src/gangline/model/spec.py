@@ -240,7 +240,7 @@ class RoleSpec:
     ``placement`` narrows down what the job says of nodes, for this role alone. ``labels`` are what its replicas go by
     for the ``pod_affinity`` of others; engines fill them in, no job file has them.
 
-    ``groups`` divides the replicas into so many parts of consecutive indexes, equally many in each and of its minimum,
+    ``groups`` divides the replicas into this many parts of consecutive indexes, equal in size and in minimum,
     such as the stages of a pipeline. Each group stays ``within`` one domain of every level named there. Replicas beyond
     the minimum are given up by ``priority`` (None: that of the job), the lowest first; ``preemptible`` (None: as the
     job's policy says) is whether any are, and the gang stops as a whole only if that is so of all its roles.

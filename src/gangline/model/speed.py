@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 SAMPLES_KEPT = 48
 """Sizes and batches of one job that are remembered; beyond that, the one seen for the shortest time is forgotten."""
 STEPS_COUNTED = 1000.0
-"""No size weighs more than so many steps, so that what changes during training is noticed."""
+"""No size weighs more than this many steps, so that what changes during training is noticed."""
 SAME = 0.005
 """A report that differs by less says nothing new: nobody's choice depends on it, and the record need not change."""
 OUTLIER_FACTOR = 2.0
 """A report that differs from many others of the same size by more than this counts as if it differed by this."""
 SILENT_SECONDS = 600.0
-"""Who has told nothing for so long has fallen silent,"""
+"""Who has told nothing for this long has fallen silent,"""
 SILENT_PAUSES = 3.0
-"""unless it never told anything more often: so many times its own longest pause."""
+"""unless it never told anything more often: this many times its own longest pause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

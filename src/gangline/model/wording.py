@@ -14,7 +14,7 @@ _ALIVE = frozenset({ReplicaState.RUNNING, ReplicaState.SUCCEEDED})
 
 
 def counted(number: int, noun: str) -> str:
-    """Write so many of something: '1 job', '2 jobs'."""
+    """Write a count of something: '1 job', '2 jobs'."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

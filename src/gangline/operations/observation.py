@@ -68,7 +68,7 @@ async def thinned_metrics(
     since: Timestamp | None = None,
     points: int,
 ) -> MetricPage:
-    """Return at most so many values of each metric of each replica, which draw the same curves as all of them."""
+    """Return at most this many values of each metric of each replica, which draw the same curves as all of them."""
     job = await get_job(context, tenant, reference)
     thinned, after = ThinnedSeries(points), None
     while True:

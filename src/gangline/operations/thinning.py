@@ -14,7 +14,7 @@ _Stretch = tuple[Metric, Metric]
 
 
 class Thinner:
-    """Keeps at most so many values of one series, its first and its last among them."""
+    """Keeps at most this many values of one series, its first and its last among them."""
 
     def __init__(self, most: int) -> None:
         self._room = max(1, (most - 2) // 4) * 2  # even, so that halving leaves whole stretches

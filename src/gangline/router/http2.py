@@ -32,7 +32,7 @@ _FRAME_HEAD, _GOAWAY = 9, 7
 _LAST_STREAM = (1 << 31) - 1
 _IDLE_SECONDS = 300.0
 _RESETS = 200
-"""A client that takes back so many more calls than it lets end only wants to keep us busy."""
+"""A client that takes back this many more calls than it lets end only wants to keep us busy."""
 
 
 @dataclass(frozen=True, slots=True)

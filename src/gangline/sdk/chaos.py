@@ -31,7 +31,7 @@ def disturb(
     seed: int | None = None,
     now: Monotonic = time.monotonic,
 ) -> Generator[Strike, None, None]:
-    """Kill one random running replica of each role again and again, every so many seconds.
+    """Kill one random running replica of each role again and again, every few seconds as given.
 
     The drill begins when the job runs and is over when the job is finished or halted, or after ``for_seconds``.
     """

@@ -7,7 +7,7 @@ from gangline.model.service import ReplicaRange
 from gangline.serving.sight import LoadSample, ServiceSight
 
 _PARTS = 10
-"""The window is divided into so many parts; the mean of the newest is the load now."""
+"""The window is divided into this many parts; the mean of the newest is the load now."""
 _TOLERANCE = 0.1
 """How far the load may be above what the replicas are for: otherwise every sample would be a reason to change."""
 

@@ -79,7 +79,7 @@ class Sampler(Protocol):
         ...
 
     def propose(self, search: Search, most: int) -> Sequence[Values]:
-        """Return the values of the next trials in the order to try them, at most so many.
+        """Return the values of the next trials in the order to try them, at most this many.
 
         None means that nothing is left to try. It is asked again, with the same search, if the service was killed
         before the trials began, and must then say the same.

@@ -18,7 +18,7 @@ from gangline.kinds.registry import kind_named, registered
 
 @click.command("apply")
 @job_files_option
-@click.option("--replace", "replacing", is_flag=True, help="Delete a job that differs, and submit it anew.")
+@click.option("--replace", "replacing", is_flag=True, help="Delete a job that differs and submit it again.")
 @click.option("--wait", "waiting", is_flag=True, help="Wait for the end of the jobs; exit with their exit code.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
 @tenant_option
@@ -33,7 +33,7 @@ def command(
     dry_run: bool,
     tenant: str | None,
 ) -> int:
-    """Make sure that what files say is there: jobs, queues, sweeps and every other kind.
+    """Create or update what files describe: jobs, queues, sweeps and every other kind.
 
     A job is submitted unless one of its name says the same already; other kinds are created or changed.
     """

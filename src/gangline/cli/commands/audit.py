@@ -11,7 +11,7 @@ from gangline.wire import iso, plain
 
 
 @click.command("audit")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Show at most so many.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Show at most this many.")
 @click.option("--all-tenants", "-A", is_flag=True, help="The whole record; for operators.")
 @tenant_option
 @output_option(Output.TABLE, Output.JSON, Output.YAML)

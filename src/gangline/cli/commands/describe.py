@@ -25,7 +25,7 @@ _LAST_EVENTS = 15
 @tenant_option
 @click.pass_context
 def command(ctx: click.Context, job: str, tenant: str | None) -> None:
-    """Show everything that is known of a job."""
+    """Show everything known about a job."""
     client = connect(ctx, tenant=tenant)
     found = client.get(job)
     now = terminal.now()

@@ -37,7 +37,7 @@ def command(
     watch: bool,
     tenant: str | None,
 ) -> None:
-    """Show jobs and the newest numbers they reported."""
+    """Show jobs and their latest metrics."""
     client = connect(ctx, tenant=tenant)
     if watch:
         if len(jobs) > 1:

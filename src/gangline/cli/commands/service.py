@@ -22,7 +22,7 @@ _name = click.argument("name", metavar="NAME")
 
 @click.group("service")
 def command() -> None:
-    """Roll out, scale and ask services.
+    """Roll out, scale and query services.
 
     \b
     gangline serve model://mnist --name digits

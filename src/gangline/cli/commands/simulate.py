@@ -109,10 +109,12 @@ def command(
         terminal.say(f"wrote {plot}")
     elif plot is not None:
         _draw(
-            "share of jobs that waited at most so long", {name: waiting_times(each) for name, each in outcomes.items()}
+            "share of jobs that waited at most this long",
+            {name: waiting_times(each) for name, each in outcomes.items()},
         )
         _draw(
-            "share of jobs that took at most so long", {name: completion_times(each) for name, each in outcomes.items()}
+            "share of jobs that took at most this long",
+            {name: completion_times(each) for name, each in outcomes.items()},
         )
         lengths = {name: queue_lengths(each) for name, each in outcomes.items()}
         _show("jobs that waited, over time", [Curve(label=name, points=tuple(each)) for name, each in lengths.items()])

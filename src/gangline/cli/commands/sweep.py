@@ -155,7 +155,7 @@ def plot(
 
 @command.command("best")
 @_sweep
-@click.option("-n", "--top", type=click.IntRange(1), metavar="N", help="Show so many, the best first.")
+@click.option("-n", "--top", type=click.IntRange(1), metavar="N", help="Show this many, best first.")
 @click.option(
     "-o",
     "--output",

@@ -23,8 +23,8 @@ _HEADINGS = ("JOBS", "GPU HOURS", "CPU HOURS", "GIB HOURS", "WAITED", "IDLE GPU"
     help="What to add up by: some of tenant, queue and user, with commas between; the tenant unless said.",
 )
 @click.option("--every", type=click.Choice([each.value for each in Period]), help="One line for each, in UTC.")
-@click.option("--since", metavar="DURATION", default="30d", show_default=True, help="From so long ago: 7d, 24h, ...")
-@click.option("--until", metavar="DURATION", help="Until so long ago; until now unless said.")
+@click.option("--since", metavar="DURATION", default="30d", show_default=True, help="Start this long ago: 7d, 24h, ...")
+@click.option("--until", metavar="DURATION", help="End this long ago; now if not given.")
 @click.option("--all-tenants", "-A", is_flag=True, help="Of all tenants; for operators.")
 @tenant_option
 @output_option(Output.TABLE, Output.JSON, Output.YAML, Output.CSV)

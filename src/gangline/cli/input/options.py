@@ -72,7 +72,7 @@ def label_option(function: F) -> F:
 def filter_options(function: F) -> F:
     """Add the conditions of a list of jobs."""
     for option in (
-        click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Show at most so many."),
+        click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Show at most this many."),
         label_option,
         click.option("--queue", metavar="NAME", help="Only jobs of this queue."),
         click.option("--phase", "phases", metavar="PHASE", multiple=True, help="Only jobs in this phase."),

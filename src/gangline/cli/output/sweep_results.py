@@ -16,7 +16,7 @@ Rows = list[tuple[str, ...]]
 
 
 def best_trials(sweep: SweepStatus, most: int | None) -> list[TrialStatus]:
-    """Return the best trials: so many, or the Pareto front of several objectives, or the one best."""
+    """Return the best trials: this many, or the Pareto front of several objectives, or the one best."""
     found = ranked(sweep)
     if not found:
         raise ConflictError(f"the sweep '{sweep.name}' has no result: no trial has reported an objective")

@@ -13,7 +13,7 @@ Address = tuple[str, int]
 """Host and port."""
 
 _LISTED_ONE_BY_ONE = 32
-"""Up to so many replicas a role's addresses are written out; five hundred pods with five hundred addresses each would
+"""Up to this many replicas a role's addresses are written out; five hundred pods with five hundred addresses each would
 be twelve megabytes for the server of a cluster to take."""
 _NUMBERED_NAME = re.compile(r"([^.:]*-)(0|[1-9]\d*)([.:].+)")
 _LAUNCHER = RoleName("launcher")

@@ -22,7 +22,7 @@ def _whom(notification: Notification) -> str:
 NOTIFICATION: Kind[NotificationSpec, NotificationStatus, Notification] = Kind(
     name="notification",
     plural="notifications",
-    summary="Tell others of the phases of jobs.",
+    summary="Send notifications when jobs change phase.",
     description="Whom to tell of which phases of which jobs, by webhook, Slack or e-mail.",
     spec=NotificationSpec,
     status=NotificationStatus,

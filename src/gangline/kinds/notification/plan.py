@@ -14,7 +14,7 @@ from gangline.model.backoff import Backoff
 from gangline.model.notification import Delivery, FollowedJob, Notification, NotificationSpec, NotificationStatus
 
 MOST_FAILURES = 12
-"""After so many failed attempts in a row it is disabled: with these pauses, after half a day."""
+"""After this many failed attempts in a row it is disabled: with these pauses, after half a day."""
 BACKOFF = Backoff(first_seconds=5.0, longest_seconds=3 * 3600.0, factor=3.0)
 MOST_PENDING = 1000
 OVERLAP_SECONDS = 10.0

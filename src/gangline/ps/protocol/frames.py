@@ -43,7 +43,7 @@ class Stream(Protocol):
         """Send as much as goes."""
 
     def settimeout(self, seconds: float | None, /) -> None:
-        """Wait so long for the other side."""
+        """Wait this long for the other side."""
 
     def close(self) -> None:
         """Let go."""

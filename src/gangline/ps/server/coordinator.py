@@ -53,7 +53,7 @@ class Coordinator:
         return msgspec.structs.replace(copied, shards=shards)
 
     def state_to_keep(self, now: float) -> LeadState:
-        """A copy for a snapshot: leases end so many seconds from now, whatever time it is when they are restored."""
+        """A copy for a snapshot: leases end this many seconds from now, whatever time it is when they are restored."""
         kept = self.state()
         for member in kept.members.values():
             member.expires -= now

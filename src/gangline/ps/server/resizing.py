@@ -26,7 +26,7 @@ from gangline.ps.protocol import messages as m
 from gangline.ps.protocol.authentication import Credentials
 from gangline.ps.protocol.link import Link, RemoteLink, ask, ask_map
 
-# A map can be put in force for so long after it was proposed. Blocks are frozen later than that and stay so at least as
+# A map can take effect for this long after it was proposed. Blocks are frozen later than that and stay so at least as
 # long: when their time is up, the lead's answer is final.
 MOVE_SECONDS = 20.0
 ANNOUNCE_SECONDS = 1.0

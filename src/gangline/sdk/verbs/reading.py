@@ -120,7 +120,7 @@ class JobReader:
     ) -> Metrics:
         """Return every number the job's code reported, oldest first.
 
-        With ``points``, the service thins them out to at most so many of each metric of each replica, which draw the
+        With ``points``, the service thins them out to at most this many of each metric of each replica, which draw the
         same curve; ``total`` of the answer then says how many there are. ``complete`` is False where older ones are
         gone: a cluster keeps the newest 10,000 of a job.
         """

@@ -55,7 +55,7 @@ def read_rates(path: Path) -> Rates:
 
 
 def rate(rates: Rates, kind: str, model: str, gpus: int) -> float:
-    """Steps per second with so many GPUs of a type; with a number not measured, as with the next smaller one."""
+    """Steps per second with this many GPUs of a type; with a number not measured, as with the next smaller one."""
     known = rates[kind].get(model) or rates[kind.removesuffix(APART)][model]
     return known[max((count for count in known if count <= gpus), default=min(known))]
 

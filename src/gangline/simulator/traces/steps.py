@@ -1,4 +1,4 @@
-"""Work that is counted in steps: a job has so many to make, and a step takes as long as its placement makes it."""
+"""Work that is counted in steps: a job has a number to make, and a step takes as long as its placement makes it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence

@@ -9,7 +9,7 @@ _MOST_BYTES = 8 << 20
 _LEAST_BYTES = 256 << 10
 """Enough to end a few jobs; less would be of no use."""
 _SHARE = 8
-"""One part in so many of what the disk has left is set aside, so that it takes nobody's last."""
+"""One part in this many of what the disk has left is set aside, so that it takes nobody's last."""
 _RETRY_SECONDS = 30.0
 
 

@@ -14,7 +14,7 @@ from gangline.model.service import Check, Checks
 Plain = dict[str, Any]
 
 LEAVING_SECONDS = 2
-"""How long a pod that is to go still answers: so long the news may take to reach every router."""
+"""How long a pod that is to go still answers: as long as the news may take to reach every router."""
 
 
 def with_probes(job: JobSpec, checks: Checks) -> JobSpec:

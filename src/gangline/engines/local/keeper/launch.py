@@ -40,7 +40,7 @@ _PIPE_BYTES = 1 << 18
 _F_SETPIPE_SZ = 1031
 _USUAL_DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)
 _USERS_PROCESSES = 4
-"""Where nothing counts a replica's processes, its user may have so many times as many. ``RLIMIT_NPROC`` counts all of a
+"""Where nothing counts a replica's processes, its user may have this many times more. ``RLIMIT_NPROC`` counts all of a
 user's together, so a tighter limit would have one job's threads fail another's; without any, a program that forks
 without end would take every process number of the machine."""
 _RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
