@@ -142,6 +142,7 @@ class KubernetesEngine:
         )
         pod_retry = PodRetry(self.view, self._remover, self._background, run=self._run_again, tell=tell, clock=clock)
         transfers = TransferReader(self._client, self._background, report=tell, clock=clock)
+        listener = MetricReader(self._client, self._background, report=tell, concurrency=concurrency)
         self._reporter = Reporter(
             self._client,
             self.view,
@@ -150,7 +151,7 @@ class KubernetesEngine:
             self._background,
             remover=self._remover,
             binder=binder,
-            listener=MetricReader(self._client, self._background, report=tell, concurrency=concurrency),
+            listener=listener,
             transfers=transfers,
             pod_retry=pod_retry,
             clock=clock,
@@ -165,7 +166,7 @@ class KubernetesEngine:
             launcher=self._launcher,
             remover=self._remover,
             binder=binder,
-            outputs=OutputStore(self._client, self.view, self._records, transfers),
+            outputs=OutputStore(self._client, self.view, self._records, transfers=transfers, listener=listener),
             volumes=self._foreign.volumes,
             clock=clock,
         )

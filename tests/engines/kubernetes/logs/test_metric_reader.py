@@ -62,7 +62,7 @@ class Kubelet:
 class Ear:
     """A listener and what it heard."""
 
-    def __init__(self, kubelet: Kubelet, background: BackgroundTasks) -> None:
+    def __init__(self, kubelet: Kubelet, background: BackgroundTasks, patience_seconds: float = 0.05) -> None:
         self.steps: list[int | None] = []
         self.heard = asyncio.Event()
         self.listener = MetricReader(
@@ -71,8 +71,9 @@ class Ear:
             report=self.hear,
             concurrency=4,
             begin_seconds=0.0,
-            patience_seconds=0.05,
+            patience_seconds=patience_seconds,
             again_seconds=0.0,
+            collect_seconds=0.05,
         )
 
     def hear(self, metric: Metric) -> None:
@@ -93,6 +94,13 @@ def kubelet() -> Kubelet:
 async def ear(kubelet: Kubelet) -> AsyncIterator[Ear]:
     background = BackgroundTasks()
     yield Ear(kubelet, background)
+    await background.close()
+
+
+@pytest.fixture
+async def patient_ear(kubelet: Kubelet) -> AsyncIterator[Ear]:
+    background = BackgroundTasks()
+    yield Ear(kubelet, background, patience_seconds=60)
     await background.close()
 
 
@@ -161,6 +169,28 @@ async def test_a_collector_that_goes_on_is_heard_after_the_exit_was_told(ear: Ea
     async with asyncio.timeout(60):
         await ear.heard.wait()
     assert ear.steps == [3]
+
+
+async def test_who_has_outputs_stored_waits_for_a_collector_that_went_on(patient_ear: Ear, kubelet: Kubelet) -> None:
+    ear = patient_ear
+    kubelet.written.put_nowait(None)
+    await ear.read_to_end(collected_pod(ContainerStatus(name="gangline-outputs", state=RUNNING)))
+    waiting = asyncio.ensure_future(ear.listener.collected(KEY.gang_id))
+    await ear.listener.collected(GangId(KEY.gang_id.job_id, 2))
+    assert not waiting.done()
+    for raw in (line(3), None):
+        kubelet.collected.put_nowait(raw)
+    async with asyncio.timeout(60):
+        await waiting
+    assert ear.steps == [3]
+
+
+async def test_a_collector_that_never_ends_is_not_waited_for(ear: Ear, kubelet: Kubelet) -> None:
+    kubelet.written.put_nowait(None)
+    await ear.read_to_end(collected_pod(ContainerStatus(name="gangline-outputs", state=RUNNING)))
+    async with asyncio.timeout(60):
+        await ear.listener.collected(KEY.gang_id)
+    assert ear.steps == []
 
 
 async def test_a_collector_that_was_killed_is_heard_again_while_the_program_goes_on(ear: Ear, kubelet: Kubelet) -> None:

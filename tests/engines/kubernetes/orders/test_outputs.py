@@ -1,13 +1,17 @@
 """Results are stored by the lead's mover when the engine gives its word, and what comes of it is told."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from gangline.engines.kubernetes import KubernetesEngine
+from gangline.engines.kubernetes.manifests.collector import COLLECTOR_CONTAINER
 from gangline.kube import PODS
-from gangline.lifecycle.events import GangFailed, OutputsStored
-from gangline.model import DataMove, Gang, GangId, GangReplica, JobId, NodeName, ReplicaId
+from gangline.lifecycle.events import GangFailed, OutputsStored, ReplicaExited
+from gangline.model import DataMove, Gang, GangId, GangReplica, JobId, Metric, NodeName, ReplicaId
 from gangline.testing.builders import FakeClock, make_role, make_spec
 from gangline.testing.engine_suite import NewsReader
 from tests.engines.kubernetes.fake_cluster import NOW, FakeCluster
@@ -27,17 +31,22 @@ def ended(code: int, message: str = "") -> dict[str, Any]:
 
 
 def report(cluster: FakeCluster, name: str, **states: dict[str, Any]) -> None:
-    """Say, as a kubelet would, how the containers of a pod are."""
-    statuses = [{"name": container.replace("_", "-"), "state": state} for container, state in states.items()]
+    """Say, as a kubelet would, how the containers of a pod are; the others are as they were."""
     body = cluster.pods()[name]
-    cluster.change(PODS, name, {**body, "status": {"phase": "Running", "containerStatuses": statuses}})
+    statuses = [{"name": container.replace("_", "-"), "state": state} for container, state in states.items()]
+    status = {**body.get("status", {}), "phase": "Running", "containerStatuses": statuses}
+    cluster.change(PODS, name, {**body, "status": status})
 
 
-async def finished(cluster: FakeCluster, engine: KubernetesEngine) -> str:
+async def finished(cluster: FakeCluster, engine: KubernetesEngine, *, collected: bool = False) -> str:
     """Run the gang to its success and order the end; return the name of the lead's pod, once it has the word."""
     await engine.run(GANG)
     lead, other = sorted(cluster.pods())
     running = {"running": {"startedAt": NOW}}
+    if collected:
+        body = cluster.pods()[lead]
+        beside = [{"name": COLLECTOR_CONTAINER, "state": running}]
+        cluster.change(PODS, lead, {**body, "status": {**body["status"], "initContainerStatuses": beside}})
     report(cluster, lead, main=ended(0), gangline_outputs=running)
     report(cluster, other, main=ended(0))
     await settled()
@@ -55,6 +64,28 @@ async def test_results_are_told_stored_when_the_mover_says_so(cluster: FakeClust
     report(cluster, lead, main=ended(0), gangline_outputs=ended(0, "not copied: pipe (a pipe)"))
     (stored,) = await news.wait_for(OutputsStored)
     assert stored.note == "not copied: pipe (a pipe)"
+    await news.close()
+
+
+async def test_results_are_told_stored_after_the_last_numbers_of_a_collector(
+    cluster: FakeCluster, engine: KubernetesEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last_look = asyncio.Event()
+
+    async def logs(_: str, **__: object) -> AsyncGenerator[bytes, None]:
+        await last_look.wait()
+        yield b'2026-01-01T00:00:00.000000000Z {"at":1.0,"name":"loss","value":0.5,"step":7}'
+
+    monkeypatch.setattr(cluster, "logs", logs)
+    news = NewsReader(engine)
+    lead = await finished(cluster, engine, collected=True)
+    await news.wait_for(ReplicaExited, count=2)
+    report(cluster, lead, main=ended(0), gangline_outputs=ended(0))
+    await settled()
+    last_look.set()  # the kubelet stops a collector after the mover
+    await news.wait_for(OutputsStored)
+    told = [type(each) for each in news.seen if isinstance(each, Metric | OutputsStored)]
+    assert told == [Metric, OutputsStored]
     await news.close()
 
 

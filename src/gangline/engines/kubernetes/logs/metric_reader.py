@@ -13,7 +13,7 @@ from gangline.engines.kubernetes.logs import saved_logs
 from gangline.engines.kubernetes.manifests.collector import COLLECTOR_CONTAINER
 from gangline.engines.kubernetes.names import ReplicaKey
 from gangline.kube import KubeClient, KubeError, NotFoundError, Pod
-from gangline.model import Metric
+from gangline.model import GangId, Metric
 
 _log = logging.getLogger(__name__)
 _BEGIN_SECONDS = 2.0
@@ -21,7 +21,7 @@ _BEGIN_SECONDS = 2.0
 _STREAMS = 200
 """How many replicas are listened to at once; the others' numbers are read when they end."""
 _LAST_METRICS_SECONDS = 4.0
-"""How long an exit waits for the numbers before it: a node that does not answer must not hold up a job."""
+"""How long an exit or a report of results waits for the numbers before it: a silent node must not hold up a job."""
 
 _AGAIN_SECONDS = 2.0
 """How long after the end of a collector one looks for the next."""
@@ -42,6 +42,7 @@ class MetricReader:
         begin_seconds: float = _BEGIN_SECONDS,
         patience_seconds: float = _LAST_METRICS_SECONDS,
         again_seconds: float = _AGAIN_SECONDS,
+        collect_seconds: float = _COLLECT_SECONDS,
     ) -> None:
         self._client = client
         self._background = background
@@ -50,9 +51,12 @@ class MetricReader:
         self._begin_seconds = begin_seconds
         self._patience_seconds = patience_seconds
         self._again_seconds = again_seconds
+        self._collect_seconds = collect_seconds
         self._streams: dict[ReplicaKey, asyncio.Task[None]] = {}
         self._followed: set[ReplicaKey] = set()
         """Replicas of whose output nothing was missed so far."""
+        self._collecting: dict[ReplicaKey, asyncio.Task[None]] = {}
+        """Replicas that have ended and whose collectors go on."""
 
     def begin(self, key: ReplicaKey, pod: Pod) -> None:
         """Listen to a replica that runs, unless too many are listened to already."""
@@ -69,6 +73,12 @@ class MetricReader:
         """Read what a replica that has ended said last; done when all is reported, or it took too long."""
         stream = self._streams.pop(key, None)
         return self._background.spawn(self._read_to_end(key, pod, stream), name=f"last metrics of {pod.metadata.name}")
+
+    async def collected(self, gang_id: GangId) -> None:
+        """Return when the collectors that outlived the programs of a gang are heard to the end, or it took too long."""
+        streams = {stream for key, stream in self._collecting.items() if key.gang_id == gang_id}
+        if streams:
+            await asyncio.wait(streams, timeout=self._patience_seconds)
 
     async def _follow(self, key: ReplicaKey, pod: Pod, begin_seconds: float) -> None:
         await asyncio.sleep(begin_seconds)
@@ -109,12 +119,14 @@ class MetricReader:
         """Wait for a collector, which looks once more after the program.
 
         While something else of the pod runs, such as the mover of outputs, it goes on, and so does the stream; then an
-        exit waits only for what it must have found by now.
+        exit waits only for what it must have found by now, and whoever has the outputs stored for the rest.
         """
         if stream is None or key not in self._followed:
             stream = self._background.spawn(self._follow(key, pod, 0.0), name=f"metrics of {pod.metadata.name}")
+        self._collecting[key] = stream
+        stream.add_done_callback(lambda _: self._collecting.pop(key, None))
         stays = any(each.state.terminated is None for each in pod.status.container_statuses)
-        await asyncio.wait({stream}, timeout=_COLLECT_SECONDS if stays else None)
+        await asyncio.wait({stream}, timeout=self._collect_seconds if stays else None)
 
     async def _read(self, key: ReplicaKey, pod: Pod, *, follow: bool) -> None:
         """Report the numbers in the output of every container that has some."""

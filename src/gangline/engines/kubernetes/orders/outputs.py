@@ -6,6 +6,7 @@ it twice does no harm.
 
 from gangline.engines.kubernetes.launching.gang_data import DataRecords
 from gangline.engines.kubernetes.launching.gang_state import GangState
+from gangline.engines.kubernetes.logs.metric_reader import MetricReader
 from gangline.engines.kubernetes.logs.transfer_reader import TransferReader
 from gangline.engines.kubernetes.manifests.moves import STORE
 from gangline.engines.kubernetes.manifests.staging import OUTPUTS_CONTAINER, OUTPUTS_WORD
@@ -26,17 +27,28 @@ class OutputStore:
     """Stores outputs. Callers repeat what a KubeError interrupts."""
 
     def __init__(
-        self, client: KubeClient, view: ClusterView, records: DataRecords | None, transfers: TransferReader
+        self,
+        client: KubeClient,
+        view: ClusterView,
+        records: DataRecords | None,
+        *,
+        transfers: TransferReader,
+        listener: MetricReader,
     ) -> None:
         self._client = client
         self._transfers = transfers
+        self._listener = listener
         self._view = view
         self._records = records
 
     async def store(self, state: GangState, lead: ReplicaId) -> Refusal | str:
-        """Return when the outputs are stored, with what the mover says of it, or why they are not."""
+        """Return when the outputs are stored, with what the mover says of it, or why they are not.
+
+        The kubelet stops a collector after the mover, and whoever sees the job end is to find its last numbers.
+        """
         while (pod := self._pod(state, lead)) is not None:
             if not is_storing(pod):
+                await self._listener.collected(state.gang_id)
                 ending = stored(pod)
                 if not isinstance(ending, Refusal) and ending.report:
                     self._transfers.tell(ending.report, state.gang_id)
