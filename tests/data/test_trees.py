@@ -1,5 +1,6 @@
 """What a copy of a tree has in it: links in the tree, links out of it, and what is neither file nor directory."""
 
+import errno
 import os
 import shutil
 import socket
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gangline.data import trees
-from gangline.data.moving import PERMANENT_FAILURE, move
+from gangline.data.moving import PERMANENT_FAILURE, move, tell_failure
 from gangline.data.progress import Meter
 from gangline.data.trees import Tree, copy
 from gangline.data.unpacking import PermanentError
@@ -102,8 +103,10 @@ def make_socket(path: Path) -> None:
         (lambda path: link(path, "/no/such/place"), "odd (a broken link)"),
         (lambda path: link(path, ".."), "odd (a link to a directory that it lies in)"),
         (lambda path: link(path, "/"), "odd (a link to a directory that it lies in)"),
+        (lambda path: link(path, "/proc/self"), "odd (a link to what the kernel makes up)"),
+        (lambda path: link(path, "/sys"), "odd (a link to what the kernel makes up)"),
     ],
-    ids=["socket", "pipe", "broken link", "link to a directory above", "link to everything"],
+    ids=["socket", "pipe", "broken link", "link to a directory above", "link to everything", "process", "system"],
 )
 def test_what_cannot_be_copied_is_left_out_and_named(tree: Path, make: Callable[[Path], None], want: str) -> None:
     write(tree / "model", "trained")
@@ -269,3 +272,11 @@ def test_what_its_owner_may_not_read_is_named_with_what_to_do(tree: Path, name: 
     assert f"{tree / name}: Permission denied" in done.stderr
     assert "make it readable (chmod -R u+rX)" in done.stderr
     assert not (tree.parent / "to").exists()
+
+
+def test_a_failure_is_told_in_a_sentence_however_long_its_path(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_failure(OSError(errno.ENAMETOOLONG, "File name too long", "a/" * 3000))
+    told = capsys.readouterr().err
+    assert told.startswith("a/a/")
+    assert told.endswith(": File name too long\n")
+    assert len(told) < 600

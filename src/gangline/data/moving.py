@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PERMANENT_FAILURE = 3
 """The exit code by which a mover says that another try would end the same."""
 
+_LONGEST = 500
+"""How many characters of a failure are told."""
 _BLOCK = 1 << 20
 _HTTP_SECONDS = 60.0
 _PARTIAL = 206
@@ -46,7 +48,10 @@ def tell_failure(error: PermanentError | OSError) -> int:
     unreadable = isinstance(error, PermissionError) and _is_unreadable(error.filename)
     if unreadable:
         problem += "; whoever moves the data may not read it: make it readable (chmod -R u+rX)"
-    sys.stderr.write(printable(" ".join(problem.split())) + "\n")
+    sentence = printable(" ".join(problem.split()))
+    if len(sentence) > _LONGEST:  # a path may have 4,096 characters
+        sentence = f"{sentence[: _LONGEST // 2]} ... {sentence[-_LONGEST // 2 :]}"
+    sys.stderr.write(f"{sentence}\n")
     return PERMANENT_FAILURE if unreadable or isinstance(error, (PermanentError, FileNotFoundError)) else 1
 
 

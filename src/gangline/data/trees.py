@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _BLOCK = 1 << 20
 _TRIES = 3
+_KERNELS = frozenset({Path("/proc"), Path("/sys")})
+"""What the kernel makes up when it is read, much of it without end or unreadable."""
 _SHOWN = 5
 """How many of the entries that were left out are named."""
 
@@ -86,7 +88,9 @@ class Tree:
                 # Without being a link, it went meanwhile: programs that still run come and go with their files.
                 self._left_out += [f"{name} (a broken link)"] * is_link
                 continue
-            if is_link and not _is_followed(path):
+            if is_link and not _KERNELS.isdisjoint((path.resolve(), *path.resolve().parents)):
+                self._left_out.append(f"{name} (a link to what the kernel makes up)")
+            elif is_link and not _is_followed(path):
                 self._left_out.append(f"{name} (a link out of the job's directories)")
             elif stat.S_ISREG(status.st_mode):
                 yield Entry(name, path)
