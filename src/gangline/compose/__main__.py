@@ -1,6 +1,7 @@
 """The process that the first ``gangline submit`` starts: the local service, which tells its parent when it is ready.
 
-It takes the number of a descriptor to write one byte to; without one it serves all the same.
+It takes the numbers of a descriptor to write one byte to when it is ready, and of others that it only keeps open until
+then, such as a lock; without any it serves all the same.
 """
 
 import contextlib
@@ -16,10 +17,10 @@ def main(*descriptors: str) -> int:
     """Serve until the end; an error is one line, which whoever started us shows."""
 
     def ready() -> None:
-        for descriptor in map(int, descriptors):
+        for number, descriptor in enumerate(map(int, descriptors)):
             # Whoever started us may have gone.
             with contextlib.suppress(BrokenPipeError):
-                os.write(descriptor, b"1")
+                os.write(descriptor, b"1" * (number == 0))
             os.close(descriptor)
 
     try:

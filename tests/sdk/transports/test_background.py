@@ -43,6 +43,26 @@ def test_several_starters_at_once_start_one_service(settings: Settings) -> None:
     assert sum(int(said) for _, said in answers) == 1
 
 
+def test_a_service_whose_starter_is_killed_meanwhile_is_found_by_the_next(settings: Settings) -> None:
+    program = (
+        "import time; from pathlib import Path; from gangline.sdk.transports import background\n"
+        "from gangline.settings import Settings\n"
+        f"settings = Settings.load({{}}, home=Path({str(settings.home)!r}),"
+        f" runtime_directory=Path({str(settings.runtime_directory)!r}))\n"
+        "def wait(*_): print('started', flush=True); time.sleep(600)\n"
+        "background.select.select = wait\n"
+        "background.ensure_service(settings)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == "started\n"
+        starter.kill()
+    said: list[str] = []
+    ensure_service(settings, say=said.append)
+    assert running_process(settings) is not None
+    assert said == []
+
+
 def test_a_client_without_an_address_starts_the_users_service(settings: Settings) -> None:
     with Client(settings=settings) as client:
         assert client.version() == __version__

@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from gangline.settings import Settings
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
 LOG_TAIL_LINES = 15
+_LOCK_SECONDS = 0.05
 
 _LOG_BYTES = 10 * 2**20
 _TAIL_BYTES = 64 * 1024
@@ -88,11 +90,11 @@ def ensure_service(settings: Settings, *, say: Callable[[str], None] | None = No
     """
     _needs_linux()
     if running_process(settings) is None:
-        with _starting(settings):
+        with _starting(settings) as lock:
             if running_process(settings) is None:
                 if say is not None:
                     say(f"starting the local service (log: {settings.log_file})")
-                start_service(settings)
+                _start_service(settings, lock)
     return address_of(settings)
 
 
@@ -102,23 +104,25 @@ def revive_service(settings: Settings, *, say: Callable[[str], None] | None = No
         ensure_service(settings, say=say)
 
 
-def start_service(settings: Settings) -> int:
-    """Start the service and return its process when it answers; raises with the end of its log when it does not."""
-    _needs_linux()
+def _start_service(settings: Settings, lock: int) -> None:
+    """Start the service and return when it answers; raises with the end of its log when it does not.
+
+    It holds the lock until then, so that nobody starts another beside it when whoever started it is killed meanwhile.
+    """
     _rotate(settings.log_file)
     begin = settings.log_file.stat().st_size if settings.log_file.exists() else 0
     ours, theirs = os.pipe()
     with os.fdopen(ours, "rb", buffering=0) as news, settings.log_file.open("ab") as log:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gangline.compose", str(theirs)],
+                [sys.executable, "-m", "gangline.compose", str(theirs), str(lock)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=settings.home,
                 env=_environment(settings),
                 start_new_session=True,
-                pass_fds=(theirs,),
+                pass_fds=(theirs, lock),
             )
         finally:
             os.close(theirs)
@@ -128,7 +132,6 @@ def start_service(settings: Settings) -> int:
             raise UnreachableError(_failure(settings, f"ended with exit code {process.wait()}", begin))
     # The process goes on without us; Popen would warn about a child that is never waited for.
     process.returncode = 0
-    return process.pid
 
 
 def stop_service(settings: Settings) -> int | None:
@@ -163,13 +166,22 @@ def log_tail(path: Path, lines: int = LOG_TAIL_LINES, *, begin: int = 0) -> str:
 
 
 @contextmanager
-def _starting(settings: Settings) -> Iterator[None]:
+def _starting(settings: Settings) -> Iterator[int]:
+    """Let only one of all starters go on, with the lock's descriptor; the others wait until its service answers."""
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (settings.home / "start.lock").open("a") as lock:
         import fcntl  # only Unix has it
 
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        deadline = time.monotonic() + 2 * START_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise UnreachableError(_failure(settings, "that was started before is not ready yet", 0)) from error
+                select.select([], [], [], _LOCK_SECONDS)
+        yield lock.fileno()
 
 
 def _environment(settings: Settings) -> dict[str, str]:
