@@ -11,8 +11,11 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from gangline import __version__
+from gangline.cli.doctor_checks import check_socket
 from gangline.cli.lazy import COMMANDS
 from gangline.cli.main import cli
+from gangline.compose.findings import Health
+from gangline.settings import Settings
 from tests.cli.conftest import Here, Shell
 
 NAMES = [name for section in COMMANDS.values() for name in section]
@@ -115,6 +118,16 @@ def test_the_doctor_tells_of_a_runtime_directory_of_somebody_else(
     assert done.returncode == 1
     assert "FAIL  socket:" in done.stdout
     assert f"{tmp_path / 'run'} belongs to somebody else" in done.stdout
+
+
+def test_the_doctor_tells_of_a_directory_of_the_system_that_nothing_can_be_made_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings.load({}, home=tmp_path / "home", runtime_directory=tmp_path / "below")
+    monkeypatch.setattr(os, "getuid", lambda: 4242)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    found = check_socket(settings)
+    assert (found.health, found.found) == (Health.BAD, f"{tmp_path} belongs to somebody else")
 
 
 @pytest.mark.parametrize(

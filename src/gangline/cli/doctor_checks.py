@@ -106,8 +106,10 @@ def check_socket(settings: Settings) -> Finding:
         return Finding(subject="socket", health=Health.BAD, found=f"{settings.socket} is too long", fix=fix)
     place = next(path for path in (directory, *directory.parents) if os.path.lexists(path))
     status = place.stat()
-    # What is still to be made is made in a directory of ours or of the system's; in any other its owner may replace it.
-    if status.st_uid != os.getuid() and (place == directory or status.st_uid != 0):
+    # What is still to be made is made in a directory of ours, or in one of the system's where we may; in any other its
+    # owner may replace it.
+    ours = place == directory or str(place).startswith("/tmp/gangline-") or not os.access(place, os.W_OK | os.X_OK)
+    if status.st_uid != os.getuid() and (ours or status.st_uid != 0):
         fix = "set GANGLINE_RUNTIME_DIRECTORY to a directory of your own"
         return Finding(subject="socket", health=Health.BAD, found=f"{place} belongs to somebody else", fix=fix)
     if place != directory:

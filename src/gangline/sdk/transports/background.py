@@ -94,7 +94,7 @@ def ensure_service(settings: Settings, *, say: Callable[[str], None] | None = No
             if running_process(settings) is None:
                 if say is not None:
                     say(f"starting the local service (log: {settings.log_file})")
-                _start_service(settings, lock)
+                start_service(settings, lock)
     return address_of(settings)
 
 
@@ -104,25 +104,26 @@ def revive_service(settings: Settings, *, say: Callable[[str], None] | None = No
         ensure_service(settings, say=say)
 
 
-def _start_service(settings: Settings, lock: int) -> None:
-    """Start the service and return when it answers; raises with the end of its log when it does not.
+def start_service(settings: Settings, *locks: int) -> int:
+    """Start the service and return its process when it answers; raises with the end of its log when it does not.
 
-    It holds the lock until then, so that nobody starts another beside it when whoever started it is killed meanwhile.
+    It holds the locks until then, so that nobody starts another beside it when whoever started it is killed meanwhile.
     """
+    _needs_linux()
     _rotate(settings.log_file)
     begin = settings.log_file.stat().st_size if settings.log_file.exists() else 0
     ours, theirs = os.pipe()
     with os.fdopen(ours, "rb", buffering=0) as news, settings.log_file.open("ab") as log:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gangline.compose", str(theirs), str(lock)],
+                [sys.executable, "-m", "gangline.compose", str(theirs), *map(str, locks)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=settings.home,
                 env=_environment(settings),
                 start_new_session=True,
-                pass_fds=(theirs, lock),
+                pass_fds=(theirs, *locks),
             )
         finally:
             os.close(theirs)
@@ -132,6 +133,7 @@ def _start_service(settings: Settings, lock: int) -> None:
             raise UnreachableError(_failure(settings, f"ended with exit code {process.wait()}", begin))
     # The process goes on without us; Popen would warn about a child that is never waited for.
     process.returncode = 0
+    return process.pid
 
 
 def stop_service(settings: Settings) -> int | None:
