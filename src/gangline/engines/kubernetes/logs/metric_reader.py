@@ -23,6 +23,8 @@ _STREAMS = 200
 _LAST_METRICS_SECONDS = 4.0
 """How long an exit or a report of results waits for the numbers before it: a silent node must not hold up a job."""
 
+_STOP_PATIENCE = 4
+"""How many times longer the end of a collector may take: its kubelet stops it only when all else of the pod has ended."""
 _AGAIN_SECONDS = 2.0
 """How long after the end of a collector one looks for the next."""
 _COLLECT_SECONDS = 1.5
@@ -78,7 +80,7 @@ class MetricReader:
         """Return when the collectors that outlived the programs of a gang are heard to the end, or it took too long."""
         streams = {stream for key, stream in self._collecting.items() if key.gang_id == gang_id}
         if streams:
-            await asyncio.wait(streams, timeout=self._patience_seconds)
+            await asyncio.wait(streams, timeout=_STOP_PATIENCE * self._patience_seconds)
 
     async def _follow(self, key: ReplicaKey, pod: Pod, begin_seconds: float) -> None:
         await asyncio.sleep(begin_seconds)
