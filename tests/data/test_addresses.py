@@ -53,6 +53,22 @@ def test_what_is_no_address_is_refused_with_what_would_be_right(text: str, want:
     assert text in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://AKIA:hidden@bucket/x",
+        "https://ada:hidden@host/x",
+        "az://box@hidden/x",
+        "gcs://hidden@b",
+        "nfs://hidden@h/x",
+    ],
+)
+def test_an_address_with_a_key_in_it_is_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(AddressError, match="gangline store add") as refusal:
+        parse(text)
+    assert "hidden" not in str(refusal.value)
+
+
 def test_a_relative_path_means_nothing_to_a_mover() -> None:
     with pytest.raises(AddressError, match="relative path"):
         parse("data/mnist").local_path()

@@ -29,6 +29,8 @@ _FORMS = {
     "model": "model://NAME, model://NAME:VERSION or model://NAME@ALIAS",
 }
 
+_KEYS_BELONG = "keep keys in a store: gangline store add"
+
 
 class AddressError(PermanentError, ValueError):
     """A text is not an address that Gangline knows."""
@@ -95,6 +97,9 @@ def parse(text: str) -> Address:
         return _file(text, place)._replace(is_folder=is_folder)
     if not place:
         raise _malformed(text, scheme)
+    if "@" in place and scheme != "model":
+        # What is refused may hold a key, so it is not shown: an address stands in records, logs and events.
+        raise AddressError(f"{scheme}://...@... names a user or a key, and an address holds none; {_KEYS_BELONG}")
     if scheme in ("http", "https"):
         # What follows the path belongs to the request, not to the name.
         return Address(text, scheme, place, urllib.parse.unquote(urllib.parse.urlsplit(text).path), is_folder=is_folder)
