@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -200,6 +201,29 @@ def test_two_that_move_into_one_directory_have_drafts_of_their_own(
     assert (tmp_path / "out/b/model").read_text() == "b"
 
 
+def test_two_that_store_at_one_place_leave_the_whole_of_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for who in ("one", "two"):
+        for name in ("a", "b"):
+            write(tmp_path / who / name, who)
+    (tmp_path / "to").mkdir()
+    second = threading.Thread(target=move, args=(str(tmp_path / "two"), str(tmp_path / "to")))
+    replace, renamed = Path.replace, list[Path]()
+
+    def replace_and_let_the_other_in(path: Path, target: Path) -> Path:
+        renamed.append(path)
+        if len(renamed) == 1:
+            second.start()
+            second.join(1)  # for as long as the other one would need, were it not kept waiting
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace_and_let_the_other_in)
+    move(str(tmp_path / "one"), str(tmp_path / "to"))
+    second.join()
+    assert {path.read_text() for path in (tmp_path / "to").iterdir()} == {"two"}
+
+
 def test_links_are_followed_only_where_they_may_be(tmp_path: Path) -> None:
     """A mover of a cluster has the keys of a store among its own files."""
     job, keys = tmp_path / "job", tmp_path / "keys"
@@ -247,6 +271,7 @@ def test_a_file_that_changes_while_it_is_copied_is_copied_again_and_told_of_if_i
 
 MOVE = """
 import sys
+import threading
 from gangline.data.moving import move, tell_failure
 try:
     move(sys.argv[1], sys.argv[2])

@@ -20,7 +20,7 @@ from .trees import content_digest, copy, printable
 from .unpacking import PermanentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .progress import Meter
 
@@ -35,6 +35,8 @@ _PARTIAL = 206
 _PATIENCE_SECONDS = 120.0
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
+_RENAMING_SECONDS = 30.0
+_LOOK_SECONDS = 0.02
 _TRANSIENT_HTTP = (408, 425, 429)
 
 
@@ -191,16 +193,45 @@ class _HttpFetch:
 
 
 def install(draft: Path, target: Path) -> None:
-    """Give a whole draft its name. Into a directory that exists, entry by entry: others may have put theirs there."""
+    """Give a whole draft its name. Into a directory that exists, entry by entry: others may have put theirs there.
+
+    One after the other, where several put theirs at one place: what is there in the end is never a mixture.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _one_at_a_time(target.parent):
+        _install(draft, target)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(directory: Path) -> Iterator[None]:
+    """Keep others out of a directory for the moment that renaming takes.
+
+    Not for ever: anybody who can read the directory can hold such a lock, and some file systems have none.
+    """
+    deadline = time.monotonic() + _RENAMING_SECONDS
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(ModuleNotFoundError, OSError):
+            import fcntl  # only Unix has it
+
+            descriptor = os.open(directory, os.O_RDONLY)
+            held.callback(os.close, descriptor)
+            while time.monotonic() < deadline:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(_LOOK_SECONDS)
+        yield
+
+
+def _install(draft: Path, target: Path) -> None:
     if _is_directory(draft) and target.is_dir():
         for entry in draft.iterdir():
             if (target / entry.name).is_symlink():
                 # Nothing is put where a link leads to: that may be another part of what is copied.
                 (target / entry.name).unlink()
-            install(entry, target / entry.name)
+            _install(entry, target / entry.name)
         draft.rmdir()
     else:
-        target.parent.mkdir(parents=True, exist_ok=True)
         if _is_directory(target) != _is_directory(draft):
             remove(target)
         draft.replace(target)
