@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,12 +15,15 @@ import pytest
 
 from gangline.data import downloads
 from gangline.data.addresses import parse
+from gangline.data.downloads import look
 from gangline.data.lanes import StoreError
-from gangline.data.manifests import CLAIM, MANIFEST
+from gangline.data.manifests import CLAIM, MANIFEST, Manifest, Patterns
 from gangline.data.moving import tell_failure
+from gangline.data.progress import Meter
 from gangline.data.stores import Folder
 from gangline.data.tars import packed, receive_into, tar_stream
 from gangline.data.transfers import Transfer, transfer
+from gangline.data.trees import content_digest
 from gangline.data.unpacking import PermanentError
 from tests.data.proxy import Proxy, proxy_to
 from tests.data.servers import Server, free_port, s3_server
@@ -223,9 +227,82 @@ def test_an_object_that_changes_while_it_is_read_comes_in_one_of_its_states(
             folder_at(s3, "changing").write("x", new)
 
     proxy.on_bytes = change
-    transfer(download_of(s3, proxy, "changing/x", tmp_path / "x"))
+    meter = Meter()
+    transfer(download_of(s3, proxy, "changing/x", tmp_path / "x"), meter=meter)
     assert changed.is_set()
     assert (tmp_path / "x").read_bytes() == new
+    found = look(folder_at(s3, "changing/x"), Patterns())
+    assert meter.digest == found.digest(), "the record tells what came, not what had been there"
+
+
+def test_a_folder_that_is_written_anew_while_it_is_read_comes_in_one_of_its_states(
+    s3: Server, proxy: Proxy, tmp_path: Path
+) -> None:
+    """Each object alone would be whole; together they would be half of before and half of after."""
+    names = [f"part-{number:02}" for number in range(60)]
+    old, new = (
+        make_tree(tmp_path / "old", dict.fromkeys(names, 400)),
+        make_tree(tmp_path / "new", dict.fromkeys(names, 500)),
+    )
+    order = Transfer(source=str(tmp_path / "old"), target="s3://bucket/anew", credentials=s3.credentials)
+    transfer(order)
+    written = threading.Event()
+
+    def write(_: int) -> None:
+        if proxy.requests > 30 and not written.is_set():
+            written.set()
+            transfer(replace(order, source=str(tmp_path / "new")))
+
+    proxy.on_bytes = write
+    meter = Meter()
+    transfer(download_of(s3, proxy, "anew", tmp_path / "to"), meter=meter)
+    assert written.is_set()
+    assert old != new
+    assert contents_of(tmp_path / "to") == new
+    assert meter.digest == content_digest(tmp_path / "new")
+
+
+def test_a_folder_that_somebody_begins_to_write_while_it_is_read_is_not_shown(
+    s3: Server, proxy: Proxy, tmp_path: Path
+) -> None:
+    contents = stored(s3, tmp_path, "begun")
+    begun = threading.Event()
+
+    def begin(passed: int) -> None:
+        if passed > MIB and not begun.is_set():
+            begun.set()
+            folder_at(s3, "begun").write(CLAIM, Manifest(writer="another").encode())
+
+    proxy.on_bytes = begin
+    with pytest.raises(StoreError, match="s3://bucket/begun is not whole"):
+        transfer(download_of(s3, proxy, "begun", tmp_path / "to"))
+    assert not (tmp_path / "to").exists()
+    folder_at(s3, "begun").delete([CLAIM, "small-1", MANIFEST])
+    transfer(download_of(s3, proxy, "begun", tmp_path / "to"))
+    assert contents_of(tmp_path / "to") == {name: data for name, data in contents.items() if name != "small-1"}
+
+
+@pytest.mark.parametrize(
+    "path", ["around/results/model", "around/results/model/w", "around", "around/", "around/results"]
+)
+def test_what_is_not_whole_is_not_read_from_above_or_below_either(s3: Server, tmp_path: Path, path: str) -> None:
+    folder = folder_at(s3, "around/results")
+    folder.write("model/w", b"half")
+    folder_at(s3, "around/other").write("x", b"whole")
+    folder.write(CLAIM, Manifest(writer="another").encode())
+    order = Transfer(source=f"s3://bucket/{path}", target=str(tmp_path / "to"), credentials=s3.credentials)
+    with pytest.raises(
+        StoreError, match=r"s3://bucket/around/results is not whole.* remove s3://bucket/around/results/"
+    ):
+        transfer(order)
+    assert not (tmp_path / "to").exists()
+    transfer(replace(order, source="s3://bucket/around/other"))
+    assert contents_of(tmp_path / "to") == {"x": b"whole"}
+    transfer(
+        replace(order, source="s3://bucket/around", patterns=Patterns(include=("other/*",)), target=f"{tmp_path}/two")
+    )
+    assert contents_of(tmp_path / "two") == {"other/x": b"whole"}
+    folder.delete([CLAIM])
 
 
 def test_a_file_that_changes_while_it_is_stored_is_stored_in_one_of_its_states(

@@ -4,6 +4,7 @@ What comes is written below a draft, with a journal of the chunks that have arri
 those chunks and asks only for the others. Nothing is at its place until everything is there.
 """
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -13,7 +14,7 @@ import shutil
 import sys
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +45,7 @@ class Found:
     folder: Folder
     entries: list[Entry]
     manifest: Manifest = field(default_factory=Manifest)
+    manifest_tag: str = ""
     is_one_object: bool = False
 
     def digest(self) -> str:
@@ -54,10 +56,25 @@ class Found:
             return listing_digest(known)
         return listing_digest({entry.name: f"{entry.size} {entry.e_tag}" for entry in self.entries}, kind="tags")
 
+    def check_is_whole(self) -> None:
+        """Refuse what was fetched from a folder while somebody wrote it: some is of before and some of after."""
+        if self.is_one_object:
+            return
+        if self.folder.head(CLAIM) is not None:
+            raise _not_whole(self.folder)
+        written = self.folder.head(MANIFEST)
+        if (written.e_tag if written else "") != self.manifest_tag:
+            raise RewrittenError(f"{self.folder.address.text} was written anew while it was read")
+
+
+class RewrittenError(StoreError):
+    """A folder is whole, and not the one that was looked at."""
+
 
 def look(source: Folder, patterns: Patterns) -> Found:
-    """Find out what lies at an address. A folder that is not written to its end is refused."""
+    """Find out what lies at an address. What is not written to its end is refused, be it a folder around or below."""
     address = source.address
+    _check_above(source)
     if address.path and not address.is_folder and (entry := source.head()) is not None:
         parent = source.parent()
         return Found(parent, [entry._replace(name=address.last_part)], is_one_object=True)
@@ -65,20 +82,42 @@ def look(source: Folder, patterns: Patterns) -> Found:
     if not found:
         raise MissingError(f"{address.text}: there is nothing there")
     if CLAIM in found:
-        raise StoreError(f"{address.text} is not whole: it is being written, or whoever wrote it was interrupted")
-    manifest = Manifest()
+        raise _not_whole(source)
+    manifest, tag = Manifest(), ""
     if MANIFEST in found:
         manifest = Manifest.decode(source.read_small(MANIFEST)[0], f"{address.text.rstrip('/')}/{MANIFEST}")
+        tag = found[MANIFEST].e_tag
         if lost := sorted(set(manifest.files) - set(found)):
             raise PermanentError(f"{address.text} is not whole: {lost[0]} was removed")
-    names = [name for name in sorted(found) if not name.startswith(FOLDER) and patterns.match(name)]
-    return Found(source, [found[name] for name in names], manifest)
+    names = [name for name in sorted(found) if f"/{FOLDER}" not in f"/{name}" and patterns.match(name)]
+    for torn in (name.removesuffix(CLAIM) for name in found if name.endswith(f"/{CLAIM}")):
+        if any(name.startswith(torn) for name in names):
+            raise _not_whole(replace(source, address=address.below(torn)))
+    return Found(source, [found[name] for name in names], manifest, tag)
 
 
-def download(found: Found, draft: Path, *, known: Path, meter: Meter, cache: Cache | None = None) -> None:
-    """Fetch into ``draft/files`` what is not the same in ``known``."""
+def _check_above(folder: Folder) -> None:
+    """Refuse what lies in a folder that is not written to its end. A key that may not look there decides nothing."""
+    while folder.address.path:
+        folder = folder.parent()
+        with contextlib.suppress(PermanentError):
+            if folder.head(CLAIM) is not None:
+                raise _not_whole(folder)
+
+
+def _not_whole(folder: Folder) -> StoreError:
+    text = folder.address.text.rstrip("/")
+    return StoreError(
+        f"{text} is not whole: it is being written, or whoever wrote it was interrupted; wait, store it again, "
+        f"or remove {text}/{CLAIM} if what lies there will do"
+    )
+
+
+def download(found: Found, draft: Path, *, known: Path, meter: Meter, cache: Cache | None = None) -> Found:
+    """Fetch into ``draft/files`` what is not the same in ``known``; returns what came, for objects may be replaced."""
     (draft / "files").mkdir(parents=True, exist_ok=True)
     places = {entry.name: _inside(draft / "files", entry.name) for entry in found.entries}
+    _remove_others(draft / "files", set(places.values()))
     wanted = [entry for entry in found.entries if not _is_same(known / entry.name, entry)]
     meter.expect(sum(entry.size for entry in wanted), len(wanted))
     with Journal.open(draft / "journal") as journal:
@@ -89,6 +128,14 @@ def download(found: Found, draft: Path, *, known: Path, meter: Meter, cache: Cac
             # Whole objects side by side cost the store less than ranges of them.
             shared = 1 if len(entries) >= files * lanes else lanes
             run_side_by_side((partial(fetch.object, entry, lanes=shared) for entry in entries), files * lanes // shared)
+    return replace(found, entries=[fetch.newer.get(entry.name, entry) for entry in found.entries])
+
+
+def _remove_others(folder: Path, places: set[Path]) -> None:
+    """Remove what an earlier try brought and the store has no more."""
+    for path in folder.rglob("*"):
+        if path not in places and not path.is_dir():
+            path.unlink()
 
 
 def _chunk_size(entry: Entry, number: int) -> int:
@@ -138,6 +185,8 @@ class _Fetch:
     ) -> None:
         self._folder, self._manifest, self._places = found.folder, found.manifest, places
         self._journal, self._meter, self._cache = journal, meter, cache
+        self.newer: dict[str, Entry] = {}
+        """The objects that were replaced while they were fetched, as they are now."""
 
     def object(self, entry: Entry, *, lanes: int) -> None:
         """Fetch an object; again if it was replaced meanwhile."""
@@ -148,7 +197,7 @@ class _Fetch:
                 newer = self._folder.head(entry.name)
                 if newer is None:
                     break
-                entry = newer
+                entry = self.newer[entry.name] = newer
             else:
                 self._meter.add(0, files=1)
                 return

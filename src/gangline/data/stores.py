@@ -75,7 +75,9 @@ class Folder:
     def parent(self) -> "Folder":
         """The folder that this lies in."""
         above = self.address._replace(
-            text=self.address.text.rpartition("/")[0], path=self.address.path.rpartition("/")[0], is_folder=True
+            text=self.address.text.rstrip("/").rpartition("/")[0],
+            path=self.address.path.rpartition("/")[0],
+            is_folder=True,
         )
         return replace(self, address=above)
 

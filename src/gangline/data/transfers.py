@@ -13,7 +13,7 @@ from .addresses import Address, parse
 from .archives import unpack_archive
 from .cache import Cache
 from .credentials import OF_THE_ENVIRONMENT, StoreCredentials
-from .downloads import download, look
+from .downloads import RewrittenError, download, look
 from .manifests import Patterns
 from .moving import draft_name, install, move, name_target, remove
 from .nfs import mounted
@@ -24,6 +24,7 @@ from .uploads import upload_file, upload_folder
 
 _MOST_UNPACKED_FILES = 5_000_000
 _HERE = ("file", "http", "https")
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +64,23 @@ def transfer(order: Transfer, *, meter: Meter | None = None, cache: Cache | None
 
 
 def _download(order: Transfer, source: Address, target: Address, meter: Meter, cache: Cache | None) -> str:
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(RewrittenError):
+            return _download_once(order, source, target, meter, cache)
+    return _download_once(order, source, target, meter, cache)
+
+
+def _download_once(order: Transfer, source: Address, target: Address, meter: Meter, cache: Cache | None) -> str:
     local = Path(target.local_path())
     folder = Folder.open(source, order.credentials, patience_seconds=order.patience_seconds)
     found = look(folder, order.patterns)
-    meter.digest = found.digest()
     as_name = found.is_one_object and not (local.is_dir() or target.is_folder or order.unpack)
     known = local.parent if as_name and local.name == source.last_part else local
     draft = (local if local.is_dir() else local.parent) / draft_name(order.source, order.target)
     try:
-        download(found, draft, known=known, meter=meter, cache=cache)
+        found = download(found, draft, known=known, meter=meter, cache=cache)
+        found.check_is_whole()
+        meter.digest = found.digest()
         files = draft / "files"
         if order.unpack:
             files = _unpacked(files, draft)
