@@ -6,14 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Here, Shell
+from tests.cli.conftest import Shell
 from tests.data.servers import Server, s3_server
-
-KUBECONFIG = """
-clusters: [{name: far, cluster: {server: "http://127.0.0.1:9"}}]
-users: [{name: far, user: {}}]
-contexts: [{name: far, context: {cluster: far, user: far, namespace: default}}]
-"""
 
 
 @pytest.fixture(scope="module")
@@ -173,14 +167,3 @@ def test_the_default_store_of_the_tenant_is_that_of_copies_and_models_too(
     shell.out("--tenant", "blue", "model", "register", "usual", "s3://bucket/usual/weights")
     shell.out("--tenant", "blue", "cp", "model://usual", f"{tmp_path}/back/")
     assert (tmp_path / "back/weights").read_text() == "0.1"
-
-
-def test_a_clusters_volumes_and_stores_are_left_to_its_jobs(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = tmp_path / "kubeconfig"
-    config.write_text(KUBECONFIG)
-    monkeypatch.setenv("KUBECONFIG", str(config))
-    for words in (("pvc://shared/x", "x"), ("s3://bucket/x", "x", "--store", "lake")):
-        code, _, told = here("--context", "far", "cp", *words)
-        assert (code, "a job with this address in data.inputs" in told) == (2, True)

@@ -129,7 +129,7 @@ async def test_a_halted_job_goes_on_from_a_checkpoint_that_is_chosen_on_its_volu
     world: World, reach: FileReach, tmp_path: Path
 ) -> None:
     disk = await asyncio.to_thread(make_disk, tmp_path)
-    await claim_on(world, "disk", disk)
+    await claim_on(world.client, world.namespace, "disk", disk)
     save = 'mkdir -p "$CHECKPOINT_DIR/step-7"; echo "{}" > "$CHECKPOINT_DIR/step-7/manifest.json"'
     role = shell(f'echo "from $GANGLINE_RESUME_FROM"; {save}; {OBEDIENT}')
     job_id = await world.submit(role, labels={"gangline.dev/volume": "disk"})

@@ -329,7 +329,7 @@ async def test_a_tenant_reads_nothing_of_another_by_address_name_or_link(
         foreign = KubernetesStore(world.client, namespace=other)
         await add_store(world.client, foreign, other, lake, name="theirs")
         for claim in ("their-claim", "gangline-cache"):
-            await claim_on(world, claim, disk, namespace=other)
+            await claim_on(world.client, other, claim, disk)
         theirs = JobSpec(name="their-job", roles=(shell("true"),), tenant=Tenant(other))
         await foreign.create(make_job(theirs, job_id="theirs", at=0.0))
         version = ModelVersion(number=1, digest="sha256:" + "0" * 64, created_at=0.0)
@@ -378,7 +378,7 @@ async def test_what_one_job_fetched_the_next_one_has_from_the_tenants_cache(
     world: World, lake: ClusterS3, tmp_path: Path
 ) -> None:
     disk = await asyncio.to_thread(make_disk, tmp_path)
-    await claim_on(world, "gangline-cache", disk)
+    await claim_on(world.client, world.namespace, "gangline-cache", disk)
     await world.kill()
     world.cache = CacheClaim(name="gangline-cache", most_bytes=1 << 30)
     await world.restart()
@@ -396,15 +396,14 @@ async def test_what_one_job_fetched_the_next_one_has_from_the_tenants_cache(
     await world.client.delete(VOLUMES, f"{world.namespace}-gangline-cache")
 
 
-async def claim_on(world: World, name: str, disk: Path, namespace: str = "") -> None:
+async def claim_on(client: KubeClient, namespace: str, name: str, disk: Path) -> None:
     """Make a claim on a directory of this machine, which every node of the test cluster sees."""
-    namespace = namespace or world.namespace
     volume = f"{namespace}-{name}"
     shape = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeMode": "Filesystem"}
     made = {"capacity": {"storage": "1Gi"}, "hostPath": {"path": str(disk)}, **shape}
-    await world.client.create(VOLUMES, {"metadata": {"name": volume}, "spec": made})
+    await client.create(VOLUMES, {"metadata": {"name": volume}, "spec": made})
     wanted = {"volumeName": volume, "resources": {"requests": {"storage": "1Gi"}}, **shape}
-    await world.client.create(CLAIMS, {"metadata": {"name": name}, "spec": wanted}, namespace=namespace)
+    await client.create(CLAIMS, {"metadata": {"name": name}, "spec": wanted}, namespace=namespace)
 
 
 SAVE = """

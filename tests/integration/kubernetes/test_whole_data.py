@@ -3,6 +3,7 @@
 The job's image has no storage library; the tenant's person has no more rights than Kubernetes' own role ``edit``.
 """
 
+import asyncio
 import base64
 import json
 import os
@@ -22,6 +23,8 @@ from tests.data.servers import s3_server
 from tests.integration.kubernetes.command_line import CommandLine
 from tests.integration.kubernetes.conftest import release_jobs
 from tests.integration.kubernetes.object_store import KEY, SECRET, ClusterS3, deploy
+from tests.integration.kubernetes.test_data import VOLUMES, make_disk
+from tests.integration.kubernetes.test_object_stores import claim_on
 from tests.integration.kubernetes.test_whole_command_line import ROLE_BINDINGS
 from tests.ps.test_mnist_example import write_images
 from tools.cluster.images import PYTHON, Entry, Image, busybox_layer
@@ -119,6 +122,18 @@ async def people(
         await kubernetes_client.delete(NAMESPACES, name)
 
 
+@pytest.fixture
+async def sets(
+    people: tuple[CommandLine, CommandLine], kubernetes_client: KubeClient, tmp_path: Path
+) -> AsyncIterator[str]:
+    """A volume of Ada's."""
+    namespace = people[0].namespace
+    disk = await asyncio.to_thread(make_disk, tmp_path)
+    await claim_on(kubernetes_client, namespace, "sets", disk)
+    yield "sets"
+    await kubernetes_client.delete(VOLUMES, f"{namespace}-sets")
+
+
 def write_job(folder: Path) -> Path:
     """The example as it is, in an image without a storage library, which a machine's own engine does not look at."""
     shutil.copy(EXAMPLE / "train.py", folder)
@@ -168,6 +183,28 @@ async def test_mnist_trains_from_a_bucket_into_a_bucket_on_a_cluster(
     assert "forbid" in await bob("--tenant", ada.namespace, "model", "list", want_code=5)
     (bob.folder / "thief.yaml").write_text(THIEF)
     assert "there is no store 'lake'" in await bob("submit", "-f", "thief.yaml", "--wait", want_code=1)
+
+
+async def test_copies_by_hand_use_the_stores_and_volumes_of_a_cluster(
+    people: tuple[CommandLine, CommandLine], s3: ClusterS3, sets: str
+) -> None:
+    ada, bob = people
+    tree = ada.folder / "tree"
+    (tree / "deep").mkdir(parents=True)
+    (tree / "a").write_text("one")
+    (tree / "deep" / "b").write_text("two")
+    (s3.folder / "lake").mkdir()
+    await ada("store", "add", "lake", "s3://lake", "--endpoint", s3.endpoint)
+    await ada("cp", "tree", "s3://lake/tree", "--store", "lake")
+    assert (s3.at("s3://lake/tree") / "deep" / "b").read_text() == "two"
+    await ada("cp", "s3://lake/tree", f"pvc://{sets}/tree", "--store", "lake")
+    await ada("cp", f"pvc://{sets}/tree", "back")
+    assert (ada.folder / "back" / "deep" / "b").read_text() == "two"
+    await ada("cp", f"pvc://{sets}/tree/a", "back/deep/")
+    assert (ada.folder / "back" / "deep" / "a").read_text() == "one"
+    assert "there is nothing there" in await ada("cp", "s3://lake/none", "no", "--store", "lake", want_code=1)
+    assert "no store named 'lake'" in await bob("cp", "s3://lake/tree", "no", "--store", "lake", want_code=3)
+    await ada.until(lambda said: "cp-" not in said, "list")
 
 
 async def test_an_ffdl_manifest_runs_without_its_keys_and_its_numbers_are_found(

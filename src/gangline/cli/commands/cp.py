@@ -95,16 +95,13 @@ def _copy_address(ctx: click.Context, source: str, target: str, *, store: str | 
 
 def _copy(ctx: click.Context, read: Address, written: Address, *, store: str | None, tenant: str | None) -> None:
     """Copy with the keys and volumes of the service where they are needed, in this process otherwise."""
-    reached_here = all(each.scheme not in _OF_THE_SERVICE for each in (read, written))
-    if _on_cluster(ctx):
-        if store is not None or not reached_here:
-            told = "a cluster's stores, volumes and other addresses are reached by its jobs alone"
-            raise InvalidInputError(told, expected="a job with this address in data.inputs or data.outputs")
-    else:
-        client = connect(ctx, tenant=tenant)
-        if store is not None or not reached_here or default_store(client, read, written):
-            copy_by_job(client, read, written, store=store, say=terminal.say)
-            return
+    on_cluster = _on_cluster(ctx)
+    elsewhere = (*_OF_THE_SERVICE, "nfs") if on_cluster else _OF_THE_SERVICE
+    client = connect(ctx, tenant=tenant)
+    by_job = store is not None or any(each.scheme in elsewhere for each in (read, written))
+    if by_job or default_store(client, read, written):
+        copy_by_job(client, read, written, store=store, on_cluster=on_cluster, say=terminal.say)
+        return
     with _told():
         _move(read.text, written.text)
 
