@@ -1,14 +1,21 @@
 """The files of models, by content."""
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from gangline.compose import SystemClock
 from gangline.data.model_files import ModelFiles
+from gangline.data.progress import Meter, Progress
 from gangline.data.shelves import FileShelf
 from gangline.data.unpacking import PermanentError
 from tests.data.servers import Server
+from tests.data.trees import MIB, make_tree
+
+T = TypeVar("T")
 
 
 def make(place: Path, **files: str) -> Path:
@@ -55,6 +62,30 @@ def test_versions_lie_in_an_object_store_too(stored_models: ModelFiles, tmp_path
     assert len(stored_models.place.shelf.names()) == 2 + 1
     with pytest.raises(PermanentError, match="are not here"):
         stored_models.take(first.digest, tmp_path / "again")
+
+
+@pytest.mark.parametrize("kind", ["models", "stored_models"])
+def test_a_meter_is_told_how_far_it_is_block_by_block(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    files: ModelFiles = request.getfixturevalue(kind)
+    make_tree(tmp_path / "a", {"small": 7, "weights": 20 * MIB})
+
+    def checked(move: Callable[[Meter], T]) -> T:
+        told: list[Progress] = []
+        ticks = itertools.count()
+        meter = Meter(told.append, clock=lambda: float(next(ticks)))
+        answer = move(meter)
+        end = meter.measure()
+        assert (end.moved_bytes, end.total_bytes, end.moved_files, end.total_files) == (20 * MIB + 7,) * 2 + (2, 2)
+        assert any(7 < each.moved_bytes < 20 * MIB for each in told), "not in one piece"
+        return answer
+
+    kept = checked(lambda meter: files.keep(tmp_path / "a", meter))
+    checked(lambda meter: files.take(kept.digest, tmp_path / "b", meter))
+    again = Meter()
+    files.keep(tmp_path / "a", again)
+    assert again.measure().moved_bytes == again.measure().total_bytes == 20 * MIB + 7, "what is there already counts"
 
 
 def test_damage_in_an_object_store_is_found(stored_models: ModelFiles, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def carry(wanted: Move, equipment: Equipment, meter: Meter) -> str:
 
 def keep_model(wanted: Move, equipment: Equipment, meter: Meter) -> tuple[str, KeptModel]:
     """Keep an output as the files of a version; returns the model's name, and what the version is found by."""
-    kept = equipment.models().keep(Path(parse(wanted.source).local_path()))
+    kept = equipment.models().keep(Path(parse(wanted.source).local_path()), meter)
     meter.digest = f"sha256:{kept.digest}"
     return parse(wanted.target).place, kept
 

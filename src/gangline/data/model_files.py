@@ -62,11 +62,11 @@ class ContentPlace(Protocol):
     def locked(self, *, alone: bool) -> AbstractContextManager[object]:
         """Keep others from removing, or from keeping anything at all; raises BlockingIOError if that must wait."""
 
-    def give(self, source: Path) -> tuple[str, int]:
-        """Keep a file; returns its digest and size."""
+    def give(self, source: Path, meter: Meter) -> tuple[str, int]:
+        """Keep a file, which the meter expects already; returns its digest and size."""
 
-    def take(self, digest: str, target: Path) -> str:
-        """Write content to a file; returns the digest of what was written."""
+    def take(self, digest: str, target: Path, meter: Meter) -> str:
+        """Write content, which the meter expects already, to a file; returns the digest of what was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,10 @@ class ModelFiles:
             return cls(_Bucket(StoreShelf(Folder.open(place, credentials))))
         return cls.in_directory(Path(place.local_path()))
 
-    def keep(self, source: Path) -> KeptModel:
+    def keep(self, source: Path, meter: Meter | None = None) -> KeptModel:
         """Copy a file or a directory, and return what it is found by. What is here already is not copied again."""
         with self.place.locked(alone=False):
-            files, note = self._keep_files(source)
+            files, note = self._keep_files(source, meter or Meter())
             if not files:
                 raise PermanentError(f"{source} has no files; a model needs some")
             listed = json.dumps({"files": files}, sort_keys=True).encode()
@@ -110,9 +110,8 @@ class ModelFiles:
             for name, (content, size) in files.items():
                 place = draft / name
                 place.parent.mkdir(parents=True, exist_ok=True)
-                if self.place.take(content, place) != content or place.stat().st_size != size:
+                if self.place.take(content, place, meter) != content or place.stat().st_size != size:
                     raise PermanentError(f"{name} of the model is damaged: it is not what was registered")
-                meter.add(size, files=1)
             install(draft, target)
         finally:
             with contextlib.suppress(OSError):
@@ -144,12 +143,15 @@ class ModelFiles:
             young = {name for name in unused if not self.place.has_locks and found[name] >= oldest}
             shelf.remove(sorted(unused - young))
 
-    def _keep_files(self, source: Path) -> tuple[dict[str, tuple[str, int]], str]:
+    def _keep_files(self, source: Path, meter: Meter) -> tuple[dict[str, tuple[str, int]], str]:
         if not source.is_dir():
             check_is_file(source)
-            return {source.name: self.place.give(source)}, ""
+            meter.expect(source.stat().st_size, 1)
+            return {source.name: self.place.give(source, meter)}, ""
         tree = Tree(source, keep_links=False)
-        return {entry.name: self.place.give(entry.path) for entry in tree if not entry.is_directory}, tree.note()
+        files = {entry.name: entry.path for entry in tree if not entry.is_directory}
+        meter.expect(sum(path.stat().st_size for path in files.values()), len(files))
+        return {name: self.place.give(path, meter) for name, path in files.items()}, tree.note()
 
     def _signature(self, files: dict[str, tuple[str, int]]) -> str:
         content, size = files.get(SIGNATURE, ("", 0))
@@ -178,22 +180,22 @@ class _Directory:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
             yield
 
-    def give(self, source: Path) -> tuple[str, int]:
+    def give(self, source: Path, meter: Meter) -> tuple[str, int]:
         """Copy a file. Hashed as it is copied: one that changes meanwhile is kept as it was read."""
         folder = self.shelf.folder / _CONTENT
         folder.mkdir(mode=0o700, exist_ok=True)
         draft = folder / f".draft-{os.getpid()}-{threading.get_ident()}"
         try:
-            digest = _copied(source, draft)
+            digest = _copied(source, draft, meter)
             size = draft.stat().st_size
             draft.replace(draft.with_name(digest))
         finally:
             draft.unlink(missing_ok=True)
         return digest, size
 
-    def take(self, digest: str, target: Path) -> str:
+    def take(self, digest: str, target: Path, meter: Meter) -> str:
         """Copy a file out."""
-        return _copied(self.shelf.folder / _CONTENT / digest, target)
+        return _copied(self.shelf.folder / _CONTENT / digest, target, meter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,7 @@ class _Bucket:
         del alone
         return contextlib.nullcontext()
 
-    def give(self, source: Path) -> tuple[str, int]:
+    def give(self, source: Path, meter: Meter) -> tuple[str, int]:
         """Store a file unless it has just been: what was stored long ago is stored again, so that nobody removes it."""
         from .uploads import upload_file
 
@@ -217,11 +219,13 @@ class _Bucket:
         folder = self.shelf.folder
         known = folder.head(_CONTENT + digest)
         if known is not None and time.time() - known.modified < _UNREGISTERED_SECONDS / 2:
+            meter.add(known.size, files=1)
             return digest, known.size
         named = replace(folder, address=folder.address.below(_CONTENT + digest))
-        return digest, upload_file(source, named, Meter(), wanted_digest=digest).size
+        meter.expect(-source.stat().st_size, -1)  # which whoever uploads it expects again
+        return digest, upload_file(source, named, meter, wanted_digest=digest).size
 
-    def take(self, digest: str, target: Path) -> str:
+    def take(self, digest: str, target: Path, meter: Meter) -> str:
         """Fetch content, chunks side by side."""
         from .downloads import Found, download
 
@@ -230,7 +234,8 @@ class _Bucket:
         if entry is None:
             return ""
         draft = target.with_name(f".{digest}")
-        download(Found(folder, [entry]), draft, known=draft / "nothing", meter=Meter())
+        meter.expect(-entry.size, -1)
+        download(Found(folder, [entry]), draft, known=draft / "nothing", meter=meter)
         (draft / "files" / _CONTENT / digest).replace(target)
         remove(draft)
         with target.open("rb") as file:
@@ -245,12 +250,14 @@ def _digest_of(name: str) -> str:
     return name.removeprefix(_VERSIONS).removesuffix(".json")
 
 
-def _copied(source: Path, target: Path) -> str:
+def _copied(source: Path, target: Path, meter: Meter) -> str:
     """Copy a file and return the digest of what was written."""
     found = hashlib.sha256()
     with open_followed(source) as original, target.open("wb") as copy:
         while block := original.read(_BLOCK):
             found.update(block)
             copy.write(block)
+            meter.add(len(block))
+    meter.add(0, files=1)
     shutil.copymode(source, target)
     return found.hexdigest()
