@@ -306,6 +306,20 @@ async def test_what_was_left_out_of_the_inputs_is_told_in_the_log(subject: Local
     ]
 
 
+async def test_a_mover_that_is_ahead_of_the_engine_finds_nothing_in_its_way(
+    subject: LocalSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine makes directories for replicas while their keeper starts; with inputs the mover makes them."""
+    make_tree(tmp_path / "set")
+    made: list[str] = []
+    monkeypatch.setattr("gangline.engines.local.link.make_scratch", made.append)
+    gang = await gang_of(subject, 'cat "$DATA_DIR/a.txt"', inputs=(DataMove(f"{tmp_path}/set", "$DATA_DIR"),))
+    await subject.engine.run(gang)
+    await subject.news.wait_for(ReplicaExited)
+    assert [line.text for line in await subject.lines()] == ["a"]
+    assert made == []
+
+
 async def test_a_copy_that_fails_says_so_in_a_sentence(subject: LocalSubject, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     gang = await gang_of(subject, "true", outputs=(DataMove("$RESULT_DIR", f"{tmp_path}/taken/out"),))

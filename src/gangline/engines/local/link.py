@@ -296,7 +296,8 @@ class GangLink:
                 for replica in order.replicas:
                     cgroups.make(f"{group.path}/{replica.name}")
         with contextlib.suppress(OSError), file_rights(order.user):
-            if not order.code_archive:
+            # Where a mover makes them, it would find these in its way if it came first.
+            if not order.code_archive and not order.inputs:
                 for replica in order.replicas:
                     make_scratch(f"{self._directory}/scratch/{replica.name}")
 
