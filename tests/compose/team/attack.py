@@ -77,6 +77,7 @@ for name in ("environ", "cmdline", "maps"):
 attempt("proc cwd", lambda: os.listdir(f"/proc/{pid}/cwd"))  # noqa: PTH208
 attempt("proc root of the service", lambda: os.listdir(f"/proc/{known['service']}/root"))  # noqa: PTH208
 done["processes"] = " ".join(name for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+attempt("open its GPU", lambda: Path(known["gpu"]).open("rb").close())
 attempt("signal a replica", lambda: os.kill(pid, 18))
 attempt("signal the service", lambda: os.kill(known["service"], 18))
 attempt("trace a replica", lambda: trace(pid))

@@ -34,6 +34,8 @@ listener.bind(os.environ["TMPDIR"] + "/listener")
 listener.listen()
 kept = ("HOME", "TMPDIR", "RESULT_DIR", "CHECKPOINT_DIR", "GANGLINE_METRICS", "GANGLINE_TOKEN")
 known = {{"pid": os.getpid(), "user": os.getuid(), **{{name: os.environ[name] for name in kept}}}}
+known["gpu"] = "/dev/nvidia" + os.environ["CUDA_VISIBLE_DEVICES"].removeprefix("GPU-")
+open(known["gpu"], "rb").close()
 print(json.dumps(known), flush=True)
 time.sleep(3600)
 """
@@ -43,10 +45,26 @@ PLACE = next(place for place in ("/srv", "/mnt", "/media") if not any(path.is_re
 """Where the test's own directory is mounted: over nothing that the service needs."""
 
 
+GPUS = """case "$1" in
+-L) printf 'GPU 0: H200 (UUID: GPU-0)\\nGPU 1: H200 (UUID: GPU-1)\\n' ;;
+*) printf '0, NVIDIA H200, 143771, 0, 0\\n1, NVIDIA H200, 143771, 0, 0\\n' ;;
+esac"""
+"""What stands for nvidia-smi."""
+DEVICES = """
+mkdir olddev newdev && mount --rbind /dev olddev && mount -t tmpfs none newdev
+for each in null zero full random urandom tty; do touch newdev/$each && mount --bind olddev/$each newdev/$each; done
+mkdir newdev/shm && mount --bind olddev/shm newdev/shm
+ln -s /proc/self/fd newdev/fd
+mknod -m 666 newdev/nvidia0 c 1 3 && mknod -m 666 newdev/nvidia1 c 1 3
+mount --rbind newdev /dev
+"""
+"""Two GPUs among the usual devices."""
+
+
 class OpenMachine:
     """A mount namespace in which every user can reach the interpreter, and ``PLACE`` is a directory of the test.
 
-    Nothing of it is seen outside, and it is gone with its last process.
+    It has two GPUs, as far as files tell. Nothing of it is seen outside, and it is gone with its last process.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,6 +81,10 @@ class OpenMachine:
                 (opened / name).mkdir()
                 lines.append(f"mount --rbind {shlex.quote(str(closed / name))} {shlex.quote(str(opened / name))}")
             lines.append(f"mount --rbind {shlex.quote(str(opened))} {shlex.quote(str(closed))}")
+        (self._folder / "bin").mkdir()
+        (self._folder / "bin" / "nvidia-smi").write_text(f"#!/bin/sh\n{GPUS}\n")
+        (self._folder / "bin" / "nvidia-smi").chmod(0o755)
+        lines.append(f"cd {PLACE}\n{DEVICES}cd /")
         return "\n".join(lines)
 
 
@@ -100,7 +122,10 @@ class Team:
         return self._server.pid
 
     def _environment(self, who: str) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GANGLINE_", "XDG_"))}
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("GANGLINE_", "XDG_", "CUDA_"))
+        }
+        kept["PATH"] = f"{PLACE}/bin:{kept['PATH']}"
         places = (
             {"GANGLINE_HOME": f"{PLACE}/data", "GANGLINE_RUNTIME_DIRECTORY": f"{PLACE}/run"}
             if who == "operator"
@@ -137,7 +162,7 @@ class Team:
         code.mkdir(parents=True)
         (code / "program.py").write_text(program)
         words = ("--code", f"{PLACE}/{who}/{job}", *options, "--", "python", "program.py", json.dumps(known))
-        self.type(who, "submit", "--name", job, "--cpu", "100m", "--memory", "128Mi", *words)
+        self.type(who, "submit", "--name", job, "--cpu", "100m", "--memory", "128Mi", "--gpus", "1", *words)
 
     def said_by(self, who: str, job: str) -> dict[str, object]:
         """The object that a job prints, once it has."""
@@ -223,6 +248,7 @@ class Fight:
             "replica_socket": f"{self.victim['TMPDIR']}/listener",
             "kubernetes_port": kubernetes["port"],
             "token": token,
+            "gpu": self.victim["gpu"],
         }
         team.run_program("eve", "attacker", _ATTACK.read_text(), known=known)
         self.outcome = {name: str(said) for name, said in team.said_by("eve", "attacker").items()}
@@ -236,7 +262,13 @@ class Fight:
 
 def test_what_one_tenant_attacks_of_another_is_refused(fight: Fight) -> None:
     assert not fight.gained, {name: fight.outcome[name] for name in fight.gained}
-    assert {"read result", "proc environ", "stop its keeper", "enter the private socket"} <= fight.outcome.keys()
+    assert {
+        "read result",
+        "proc environ",
+        "stop its keeper",
+        "enter the private socket",
+        "open its GPU",
+    } <= fight.outcome.keys()
     user = fight.outcome["identity"].split()
     assert user[0] == user[1] == user[2] != "0"
     assert int(user[0]) != fight.victim["user"]
@@ -246,6 +278,7 @@ def test_what_one_tenant_attacks_of_another_is_refused(fight: Fight) -> None:
 def test_the_same_attacks_succeed_where_tenants_share_a_user() -> None:
     with fought("--trust-tenants") as fight:
         wanted = {"read result", "read order", "read database", "proc environ", "enter the private socket"}
+        wanted |= {"open its GPU"}
         assert wanted <= fight.gained
         assert str(fight.victim["pid"]) in fight.outcome["processes"].split()
 

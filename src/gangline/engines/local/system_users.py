@@ -36,7 +36,8 @@ _LEAST, _MOST = 1000, 2**32 - 3
 _UNCHANGED = 2**32 - 1
 _PROBE = "import os, sys; import gangline.data.carrying; os.stat(sys.argv[1])"
 _HIDING = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from keeper.system.users import hide_processes; hide_processes()"
+    "import sys; sys.path.insert(0, sys.argv[1]); from keeper.system import users; "
+    "users.leave_mounts(); users.hide_processes()"
 )
 
 _log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class SystemUsers:
             folder.chmod(_ENTER)
         self._check_reach()
         if (problem := _fails([sys.executable, "-I", "-S", "-c", _HIDING, str(Path(__file__).parent)])) is not None:
-            _log.warning("jobs see the processes of other tenants in /proc: %s", problem)
+            _log.warning("jobs see the processes of other tenants in /proc, and may open their GPUs: %s", problem)
 
     def _check_reach(self) -> None:
         command = [sys.executable, "-I", "-c", _PROBE, str(self._layout.root / "jobs")]

@@ -69,6 +69,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """The replica that speaks for the job."""
     user: int | None = None
     """The system user that programs and movers run as; None: that of the service."""
+    gpu_files: dict[str, str] = {}
+    """The files of all GPUs of the machine: programs may open those of their gang's, and no others."""
     environment: dict[str, str] | None = None
     """What movers see of the service's environment; None: all of it."""
     replicas: list[ReplicaOrder]

@@ -8,7 +8,7 @@ import pytest
 from gangline.engines.local.keeper.system import cgroups
 from gangline.engines.local.nodes import devices
 from gangline.engines.local.nodes.allocation import Allocation, NoFreeGpuError
-from gangline.engines.local.nodes.devices import Device, DeviceWatch, faults_in, find_devices, with_slices
+from gangline.engines.local.nodes.devices import Device, DeviceWatch, GangDevices, faults_in, find_devices, with_slices
 from gangline.engines.local.nodes.machine import LocalNode, Machine
 from gangline.engines.local.wire import ReplicaOrder
 from gangline.errors import EngineError
@@ -109,10 +109,54 @@ END
 esac"""
 
 
+def make_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, **minors: str) -> None:
+    """Two GPUs as a driver that numbers them as it likes shows them."""
+    for place, minor in minors.items():
+        (folder / "gpus" / place).mkdir(parents=True)
+        (folder / "gpus" / place / "information").write_text(f"Model: \t H200\nDevice Minor: \t {minor}\n")
+        (folder / f"nvidia{minor}").touch()
+    monkeypatch.setattr(devices, "DRIVER", folder / "gpus")
+    monkeypatch.setattr(devices, "FILES", folder)
+    monkeypatch.setattr(devices, "CAPABILITIES", folder / "caps")
+
+
+def test_a_gpu_is_told_by_its_place_on_the_bus_and_not_by_the_number_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    install_nvidia_smi(tmp_path, SLICED, monkeypatch)
+    make_driver(tmp_path, monkeypatch, a="1", b="0")
+    watch = DeviceWatch()
+    assert watch.look()
+    assert [(each.id, each.uuid, Path(each.file).name) for each in watch.devices[:1]] == [("1", "GPU-1", "nvidia0")]
+    assert {each.id: Path(each.file).name for each in watch.devices[1:]} == dict.fromkeys(
+        ("MIG-a", "MIG-b", "MIG-c"), "nvidia1"
+    )
+    found = GangDevices.of(watch.devices)
+    assert found.names_of(["1", "MIG-a"]) == ("GPU-1", "MIG-a")
+
+
+def test_nothing_is_closed_where_files_and_gpus_do_not_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    install_nvidia_smi(tmp_path, SLICED, monkeypatch)
+    make_driver(tmp_path, monkeypatch, a="1", b="0", c="2")
+    found = GangDevices.of(with_slices(find_devices()))
+    assert (found.files, found.names_of(["1"])) == ({}, ("1",))
+
+
+def test_the_file_of_a_single_gpu_needs_nobody_to_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    install_nvidia_smi(tmp_path, "printf '0, NVIDIA H200, 143771, 0, 0\\n'", monkeypatch)
+    make_driver(tmp_path, monkeypatch, a="3")
+    found = GangDevices.of(with_slices(find_devices()))
+    assert (found.files, found.names_of(["0"])) == ({"0": str(tmp_path / "nvidia3")}, ("0",))
+
+
 def test_slices_of_a_gpu_are_devices_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     install_nvidia_smi(tmp_path, SLICED, monkeypatch)
     monkeypatch.setattr(devices, "CAPABILITIES", tmp_path / "caps")
+    monkeypatch.setattr(devices, "FILES", tmp_path)
     assert [device.id for device in with_slices(find_devices())] == ["0", "1"], "nothing can be cut"
     (tmp_path / "caps").mkdir()
     (tmp_path / "caps" / "nvidia-cap1").touch()

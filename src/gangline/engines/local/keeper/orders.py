@@ -19,8 +19,9 @@ MOVES_FOLDER = "moves"
 REGISTRATIONS_FILE = "registrations.json"
 """There: the models that its outputs have become, for the engine to register."""
 
-_LATER = {
+_LATER: dict[str, object] = {
     "user": None,
+    "gpu_files": {},
     "environment": None,
     "most_processes": 0,
     "code_limits": None,

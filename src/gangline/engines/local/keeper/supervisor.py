@@ -52,6 +52,8 @@ class Keeper:
         self._killed_stages = 0
         self._inputs_note = ""
         self._gang_group: cgroups.GangGroup | None = None
+        self._own_mounts = False
+        self._closed_files: set[str] = set()
         self._stop_at: float | None = None
         self._finishing = False
         self._changed = True
@@ -63,6 +65,8 @@ class Keeper:
             return
         if self._order.user is not None:
             with contextlib.suppress(OSError):  # the service has said at its start that it cannot be
+                users.leave_mounts()
+                self._own_mounts = True
                 users.hide_processes()
         launch.allow_many_descriptors()
         self._watch_children()
@@ -104,6 +108,7 @@ class Keeper:
     def _reconcile(self) -> None:
         """Start what is missing and stop what is not listed."""
         self._hold_addresses()
+        self._close_files()
         if self._record.failure is not None or self._stop_at is not None or self._finishing:
             return
         wanted = {replica.name: replica for replica in self._order.replicas}
@@ -217,6 +222,17 @@ class Keeper:
             self._held_addresses[address] = holder
         for address in self._held_addresses.keys() - wanted:
             self._held_addresses.pop(address).close()
+
+    def _close_files(self) -> None:
+        """Let programs open the GPUs of this gang and no others; it may come by more, or give some back."""
+        held = {gpu for order in self._order.replicas for gpu in order.gpu_millis}
+        held |= {gpu for live in self._live.values() for gpu in live.order.gpu_millis}
+        files = self._order.gpu_files if self._own_mounts else {}
+        wanted = set(files.values()) - {files.get(gpu) for gpu in held}
+        for path in wanted ^ self._closed_files:
+            with contextlib.suppress(OSError):  # a device that is gone cannot be opened anyway
+                (users.close_file if path in wanted else users.open_file)(path)
+        self._closed_files = wanted
 
     # What happens ----------------------------------------------------------------------------------------------
 

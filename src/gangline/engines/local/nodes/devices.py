@@ -1,10 +1,11 @@
 """GPUs as ``nvidia-smi`` tells of them. No driver library is linked: a machine without GPUs needs nothing."""
 
+import logging
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +19,12 @@ _NO_MODEL = re.compile(r"nvidia|tesla|geforce|quadro|pcie|sxm\d*|hbm\w*|nvl|\d+g
 _QUERY_SECONDS = 20.0
 CAPABILITIES = Path("/dev/nvidia-caps")
 """Where the driver keeps what it takes to use a slice of a GPU."""
-_GPU_LINE = re.compile(r"GPU (\d+):")
+DRIVER = Path("/proc/driver/nvidia/gpus")
+"""Where the driver describes each GPU, in a folder with the name of its place on the PCI bus."""
+FILES = Path("/dev")
+_MINOR = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
+_GPU_LINE = re.compile(r"GPU (\d+):.*?(?:\(UUID: (\S+)\))?$")
+_log = logging.getLogger(__name__)
 _SLICE_LINE = re.compile(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (\S+)\)")
 
 
@@ -35,6 +41,10 @@ class Device:
     used_mib: int
     percent: int
     profile: str | None = None
+    uuid: str = ""
+    """What CUDA knows it by whatever other GPUs a program sees; empty where that was not asked."""
+    file: str = ""
+    """What programs open to use it, or the GPU that it is a slice of; empty where that cannot be told."""
 
     @property
     def resource(self) -> str | None:
@@ -51,6 +61,29 @@ class Device:
     def identity(self) -> tuple[str, str, int]:
         """What does not change while it is the same device."""
         return self.id, self.name, self.memory_mib
+
+
+@dataclass(frozen=True, slots=True)
+class GangDevices:
+    """What the programs of a gang get to see of GPUs, where those of other tenants are closed to them."""
+
+    devices: tuple[Device, ...] = ()
+
+    @classmethod
+    def of(cls, devices: Iterable[Device]) -> "GangDevices":
+        """Of all GPUs of a machine; of none if one has a file that is not known, for it might be closed to its user."""
+        found = tuple(devices)
+        return cls(found if all(device.file for device in found) else ())
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What is opened to use each of them."""
+        return {device.id: device.file for device in self.devices}
+
+    def names_of(self, held: Iterable[str]) -> tuple[str, ...]:
+        """Return what CUDA knows GPUs by: numbers are of what a program can open, which may come to be more."""
+        uuids = {each.id: each.uuid for each in self.devices if each.uuid}
+        return tuple(uuids.get(gpu, gpu) for gpu in held)
 
 
 class DeviceWatch:
@@ -134,32 +167,51 @@ def find_devices() -> tuple[Device, ...]:
 
 
 def with_slices(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-    """The same GPUs, with those that are cut into slices replaced by these."""
-    tool = shutil.which("nvidia-smi")
-    # Where the driver has no capabilities to hand out, no GPU can be cut, and nobody need be asked.
-    if tool is None or not devices or not any(CAPABILITIES.glob("nvidia-cap*")):
-        return devices
-    try:
-        answer = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=_QUERY_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return devices
-    whole = {device.id: device for device in devices}
+    """The same GPUs with their files and UUIDs, and those that are cut into slices replaced by these."""
+    files = device_files()
+    # A single GPU needs no other name, and where the driver has no capabilities to hand out, no GPU can be cut.
+    asking = len(files) > 1 or any(CAPABILITIES.glob("nvidia-cap*"))
+    lines = _ask("-L").splitlines() if devices and asking else []
+    listed = {found[1]: found[2] or "" for line in lines if (found := _GPU_LINE.match(line))}
+    if len(files) > 1 and len(listed) != len(files):
+        _log.warning("which file is which GPU's is not known: %d files, %d GPUs", len(files), len(listed))
+        files = ()
+    whole = {each.id: replace(each, uuid=listed.get(each.id, ""), file=_file_of(each.id, files)) for each in devices}
     slices: list[Device] = []
     cut: set[str] = set()
     at = ""
-    for line in answer.stdout.splitlines():
+    for line in lines:
         if gpu := _GPU_LINE.match(line):
             at = gpu[1]
         elif (found := _SLICE_LINE.match(line)) and at in whole:
             cut.add(at)
-            slices.append(replace(whole[at], id=found[2], profile=found[1], used_mib=0, percent=0))
-    return (*(device for device in devices if device.id not in cut), *slices)
+            slices.append(replace(whole[at], id=found[2], uuid=found[2], profile=found[1], used_mib=0, percent=0))
+    return (*(device for device in whole.values() if device.id not in cut), *slices)
+
+
+def device_files() -> tuple[str, ...]:
+    """The files of all GPUs in the order of the PCI bus, which the driver need not number them in."""
+    numbers = []
+    for folder in sorted(DRIVER.glob("*")):
+        try:
+            minor = _MINOR.search((folder / "information").read_text())
+        except OSError:
+            continue
+        if minor is not None and (FILES / f"nvidia{minor[1]}").exists():
+            numbers.append(int(minor[1]))
+    if not numbers:
+        numbers = sorted(int(path.name[len("nvidia") :]) for path in FILES.glob("nvidia[0-9]*"))
+    return tuple(str(FILES / f"nvidia{number}") for number in numbers)
+
+
+def _file_of(device_id: str, files: Sequence[str]) -> str:
+    return files[int(device_id)] if int(device_id) < len(files) else ""
 
 
 def _signs() -> tuple[str, ...]:
     """What is cheap to see of GPUs: the tool, and the driver's files. Nothing if there is no tool to ask."""
     tool = shutil.which("nvidia-smi")
-    return () if tool is None else (tool, *sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*")))
+    return () if tool is None else (tool, *sorted(path.name for path in FILES.glob("nvidia[0-9]*")))
 
 
 def _device(line: str) -> Device:

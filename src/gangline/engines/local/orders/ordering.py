@@ -16,6 +16,7 @@ from gangline.engines.local.keeper.orders import MOVES_FOLDER
 from gangline.engines.local.layout import Layout
 from gangline.engines.local.nodes.addresses import Addresses
 from gangline.engines.local.nodes.allocation import Allocation
+from gangline.engines.local.nodes.devices import GangDevices
 from gangline.engines.local.nodes.machine import LocalNode
 from gangline.engines.local.orders.containers import surround
 from gangline.engines.local.orders.data_moves import GangData
@@ -105,8 +106,11 @@ class OrderWriter:
         )
         try:
             user = self._make_folders(gang)
-            replicas = [self._replica(environments, replica, given[replica.id], user) for replica in gang.replicas]
-            order = self._order(gang, token, replicas, leaving=leaving, data=data, user=user)
+            devices = GangDevices.of(each for node in nodes.values() for each in node.devices if user is not None)
+            replicas = [
+                self._replica(environments, replica, given[replica.id], user, devices) for replica in gang.replicas
+            ]
+            order = self._order(gang, token, replicas, leaving, data=data, user=user, gpu_files=devices.files)
         except (EngineError, OSError):
             for replica in gang.replicas:
                 if str(replica.id) not in kept:
@@ -154,12 +158,13 @@ class OrderWriter:
         replica: GangReplica,
         given: tuple[list[int], dict[str, int]],
         user: int | None,
+        devices: GangDevices,
     ) -> ReplicaOrder:
         gang, address, (cpus, gpu_millis) = environments.gang, environments.team.addresses[replica.id][0], given
         role = gang.spec.role(replica.id.role)
         if not role.command:
             raise NoCommandError(role.name)
-        environment = environments.of_replica(replica, gpus=tuple(gpu_millis))
+        environment = environments.of_replica(replica, gpus=devices.names_of(gpu_millis))
         if listens(gang.spec.labels):
             environment |= {HOST: SERVICE_HOST, PORT: str(environments.team.addresses[replica.id][1])}
         around = surround(self.layout, gang, replica, environment, address=address, user=user)
@@ -188,10 +193,11 @@ class OrderWriter:
         gang: Gang,
         token: str,
         replicas: list[ReplicaOrder],
-        *,
         leaving: Sequence[ReplicaOrder],
+        *,
         data: GangData,
         user: int | None,
+        gpu_files: dict[str, str],
     ) -> Order:
         digest = (gang.spec.code or "").removeprefix("sha256:")
         variables = job_directories(self.layout, gang)
@@ -216,6 +222,7 @@ class OrderWriter:
             lead=f"{gang.spec.lead_role}-0",
             metrics=[replace(each, path=expand(each.path, variables)) for each in gang.spec.metrics],
             user=user,
+            gpu_files=gpu_files,
             # Keys that the service has in its environment are not its tenants'.
             environment=None
             if user is None

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _PRIVATE_MASK = 0o077
 _PR_SET_NO_NEW_PRIVS = 38
 _CLONE_NEWNS = 0x20000
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_SLAVE = 0x2, 0x4, 0x8, 0x4000, 0x80000
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 0x2, 0x4, 0x8, 0x20
+_MS_BIND, _MS_REC, _MS_SLAVE, _MNT_DETACH = 0x1000, 0x4000, 0x80000, 2
 
 
 def take_on(user: int | None) -> None:
@@ -57,14 +58,37 @@ def acting_as(user: int | None) -> Iterator[None]:
         os.setegid(group)
 
 
+def leave_mounts() -> None:
+    """Give this process and all it starts a view of the mounts that can differ from the others'; raises OSError."""
+    _check(_library().unshare(_CLONE_NEWNS))
+    _mount(None, "/", None, _MS_REC | _MS_SLAVE)
+
+
 def hide_processes() -> None:
-    """Show this process and all it starts a /proc in which users see only what is theirs; raises OSError."""
-    library = ctypes.CDLL(None, use_errno=True)
-    flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
-    done = (
-        library.unshare(_CLONE_NEWNS) == 0
-        and library.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None) == 0
-        and library.mount(b"proc", b"/proc", b"proc", flags, b"hidepid=2") == 0
-    )
-    if not done:
+    """Mount a /proc in which users see only what is theirs; raises OSError."""
+    _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "hidepid=2")
+
+
+def close_file(path: str) -> None:
+    """Have a device refuse to be opened; raises OSError."""
+    _mount(path, path, None, _MS_BIND)
+    _mount(None, path, None, _MS_REMOUNT | _MS_BIND | _MS_NODEV)
+
+
+def open_file(path: str) -> None:
+    """Have a device that was closed be as it was; raises OSError."""
+    _check(_library().umount2(os.fsencode(path), _MNT_DETACH))
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    words = (None if word is None else os.fsencode(word) for word in (source, target, kind))
+    _check(_library().mount(*words, ctypes.c_ulong(flags), None if options is None else options.encode()))
+
+
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _check(answer: int) -> None:
+    if answer != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
