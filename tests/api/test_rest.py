@@ -52,6 +52,35 @@ async def test_a_foreign_job_is_taken_in_its_own_dialect(session: aiohttp.Client
         assert "holds 0 jobs" in (await answer.json())["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("jobs", {"command": ["true"]}),
+        ("stores", {"address": "s3://digits"}),
+        (
+            "sweeps",
+            {
+                "objective": {"metric": "loss", "goal": "minimize"},
+                "parameters": {"rate": [1, 2]},
+                "template": {"spec": {"command": ["train", "$(rate)"]}},
+            },
+        ),
+    ],
+)
+async def test_what_names_no_tenant_is_of_the_one_in_the_path_and_what_names_another_is_refused(
+    session: aiohttp.ClientSession, kind: str, spec: dict[str, object]
+) -> None:
+    body: dict[str, dict[str, object]] = {"metadata": {"name": "digits"}, "spec": spec}
+    async with session.post(f"/api/v1/tenants/vision/{kind}", params={"id": "x"}, json=body) as answer:
+        assert answer.status == 201, await answer.text()
+    async with session.get(f"/api/v1/tenants/vision/{kind}/digits") as answer:
+        assert answer.status == 200
+    if kind != "sweeps":  # whose tenant is that of its job
+        body["metadata"]["tenant"] = "default"
+        async with session.post(f"/api/v1/tenants/vision/{kind}", params={"id": "y"}, json=body) as answer:
+            assert (answer.status, (await answer.json())["field"]) == (400, "metadata.tenant")
+
+
 async def test_pages_follow_each_other(session: aiohttp.ClientSession, office: Office) -> None:
     for number in range(3):
         await submit(session, f"train-{number}", f"job-{number}")
@@ -116,12 +145,6 @@ async def test_a_body_without_bottom_is_refused(session: aiohttp.ClientSession) 
             400,
             "the body is nested too deeply",
         )
-
-
-async def test_the_tenant_of_path_and_file_must_agree(session: aiohttp.ClientSession) -> None:
-    body = job_to_plain(make_spec())
-    async with session.post("/api/v1/tenants/vision/jobs", params={"id": "job-1"}, json=body) as answer:
-        assert (await answer.json())["error"]["facts"]["field"] == "metadata.tenant"
 
 
 async def test_a_defect_is_answered_without_its_details(

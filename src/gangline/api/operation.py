@@ -75,6 +75,7 @@ OPERATIONS: web.AppKey[dict[web.AbstractRoute, Operation]] = web.AppKey("operati
 CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
 IDENTITY: web.RequestKey[Identity] = web.RequestKey("identity", Identity)
 _TENANT_FIELDS = ("tenant", "namespace")
+_MOST_NAMED = 5
 
 
 def add_operations(app: web.Application, operations: Iterable[Operation]) -> None:
@@ -160,11 +161,13 @@ async def repeatedly_checked(
 def caller_with(identity: Identity, right: Right, tenant: Tenant | None) -> Caller:
     """Return who asks, for one operation: somebody of the tenants in which they have its right, or a refusal.
 
-    The refusal is the same whether or not there is such a tenant.
+    The refusal is the same whether or not there is such a tenant, and names those where they may.
     """
     if not identity.may(right, tenant):
         where = "" if tenant is None else f" in tenant '{tenant}'"
-        raise PermissionDeniedError(f"{identity.name} may not {right}{where}")
+        others = sorted(identity.tenants_with(right) or ())[:_MOST_NAMED]
+        besides = f"; it may in {', '.join(map(repr, map(str, others)))}" if others else ""
+        raise PermissionDeniedError(f"{identity.name} may not {right}{where}{besides}")
     return Caller(name=identity.name, tenants=identity.tenants_with(right))
 
 

@@ -301,11 +301,13 @@ class Kind(Generic[Spec, Status, View]):
         return tuple(found)
 
     def owned_by(self, spec: Spec, tenant: Tenant) -> Spec:
-        """Return a spec that names no tenant as this tenant's; where a job in it says whose it is, it is left alone."""
+        """Return a spec that names no tenant as this tenant's; where a job in it says whose it is, that is named."""
         made: Any = spec  # a frozen dataclass, as every spec is
-        if spec.tenant != DEFAULT_TENANT or "tenant" not in {each.name for each in fields(made)}:
+        if spec.tenant != DEFAULT_TENANT:
             return spec
-        return replace(made, tenant=tenant)  # type: ignore[no-any-return]
+        if "tenant" in {each.name for each in fields(made)}:
+            return replace(made, tenant=tenant)  # type: ignore[no-any-return]
+        return spec if self.each_template is None else self.each_template(spec, lambda job: replace(job, tenant=tenant))
 
 
 AnyKind = Kind[Any, Any, Any]

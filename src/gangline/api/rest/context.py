@@ -1,6 +1,6 @@
 """What a handler needs from its request: the context of its operations, the tenant, the job it speaks of."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -34,6 +34,12 @@ def tenant_of(request: web.Request) -> Tenant:
     tenant = request.match_info["tenant"]
     check_name(tenant, "tenant")
     return Tenant(tenant)
+
+
+def names_tenant(body: Mapping[str, object]) -> bool:
+    """Whether a document says whose it is; if not, the path does."""
+    metadata = body.get("metadata")
+    return isinstance(metadata, Mapping) and ("tenant" in metadata or "namespace" in metadata)
 
 
 def reference_of(request: web.Request) -> str:

@@ -11,14 +11,14 @@ from gangline.api import operation as row
 from gangline.api.operation import Operation
 from gangline.api.rest.answers import json_answer, last_event_of, stream_answer, wants_events
 from gangline.api.rest.change_log import CHANGES, job_events
-from gangline.api.rest.context import body_of, context_of, reference_of, tenant_of
+from gangline.api.rest.context import body_of, context_of, names_tenant, reference_of, tenant_of
 from gangline.api.rest.conventions.repeated_requests import id_of_key
 from gangline.api.rest.parameters import Parameters
 from gangline.api.submissions import take_in
 from gangline.dialects import Translation, read_plain
 from gangline.dialects.native import pairs
 from gangline.errors import InvalidInputError
-from gangline.model import Job, JobId, JobPage, QueueName, ReplicaId, RoleName, Tenant, Timestamp
+from gangline.model import DEFAULT_TENANT, Job, JobId, JobPage, QueueName, ReplicaId, RoleName, Tenant, Timestamp
 from gangline.model.access import Right
 from gangline.operations import OperationContext
 from gangline.storage.interface import JobQuery
@@ -46,10 +46,14 @@ async def submit(request: web.Request) -> web.Response:
     tenant, job_id = tenant_of(request), parameters.text("id") or id_of_key(request)
     if job_id is None:
         raise InvalidInputError("the job has no id", field="id", expected="an id of your choice, or an Idempotency-Key")
-    found = read_plain(await body_of(request, dict[str, object]))
+    body = await body_of(request, dict[str, object])
+    found = read_plain(body)
     if len(found) != 1:
         raise InvalidInputError(f"the body holds {len(found)} jobs", field="body", expected="one job")
-    job = _for_tenant(found[0], tenant)
+    job = found[0]
+    if job.spec.tenant == DEFAULT_TENANT and not names_tenant(body):
+        job = replace(job, spec=replace(job.spec, tenant=tenant))
+    job = _for_tenant(job, tenant)
     submitted = await take_in(context_of(request), JobId(job_id), job, halted=parameters.truth("halted"))
     return json_answer(submitted, HTTPStatus.CREATED)
 

@@ -10,7 +10,7 @@ from gangline import operations
 from gangline.api import operation as row
 from gangline.api.operation import Operation
 from gangline.api.rest.answers import json_answer, stream_answer
-from gangline.api.rest.context import body_of, context_of, tenant_of
+from gangline.api.rest.context import body_of, context_of, names_tenant, tenant_of
 from gangline.api.rest.conventions.repeated_requests import id_of_key
 from gangline.api.rest.parameters import Parameters
 from gangline.dialects import document
@@ -104,8 +104,10 @@ class RecordHandlers:
 
     async def _spec(self, request: web.Request) -> RecordSpec:
         """Read the body as the kind's file; the path says whose it is."""
-        spec: RecordSpec = self._kind.format.read(document.plain(await body_of(request, dict[str, object])), {})
-        tenant = self._tenant(request)
+        body, tenant = await body_of(request, dict[str, object]), self._tenant(request)
+        spec: RecordSpec = self._kind.format.read(document.plain(body), {})
+        if tenant is not None and not names_tenant(body):
+            spec = self._kind.owned_by(spec, tenant)
         if spec.tenant != tenant:
             raise InvalidInputError(
                 f"the {self._kind.name} belongs to tenant '{spec.tenant}'",
