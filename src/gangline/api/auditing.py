@@ -94,7 +94,7 @@ def _entry(request: web.Request, operation: Operation, clock: Clock, status: int
     return AuditEntry(
         at=clock.now(),
         who="nobody" if identity is None else identity.name,
-        origin=request.remote or "",
+        origin=request.remote or "socket",
         request=request.get(REQUEST_ID, ""),
         method=request.method,
         path=f"{request.path}{tried}",

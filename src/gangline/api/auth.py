@@ -6,8 +6,11 @@ import socket
 import struct
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
+from gangline.api.operation import IDENTITY, Handler
 from gangline.errors import PermissionDeniedError
+from gangline.model.access import Identity
 from gangline.operations import Caller
 
 _CREDENTIALS = struct.Struct("3i")
@@ -30,6 +33,22 @@ def local_caller(request: web.Request) -> Caller:
     if user_id not in (os.getuid(), _ROOT):
         raise PermissionDeniedError(f"this service belongs to {user_name(os.getuid())}, not to {user_name(user_id)}")
     return Caller(name=user_name(user_id))
+
+
+async def local_identity(request: web.Request) -> Identity:
+    """Return the same as somebody who may do everything: whoever may enter the socket runs the platform."""
+    return Identity(name=local_caller(request).name, operator=True)
+
+
+def known_as(name: str) -> Middleware:
+    """Take every request for one of somebody who runs the platform: what stands around has seen their token."""
+
+    @web.middleware
+    async def know(request: web.Request, handler: Handler) -> web.StreamResponse:
+        request[IDENTITY] = Identity(name=name, operator=True)
+        return await handler(request)
+
+    return know
 
 
 def user_name(user_id: int) -> str:

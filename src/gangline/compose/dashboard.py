@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from gangline.api.operation import authorizing
 from gangline.api.rest import make_app
@@ -33,10 +34,12 @@ class PrivateDashboard:
         home: Tenant,
         gateway: Gateway | None = None,
         told: Sequence[Setting] = (),
+        recording: Sequence[Middleware] = (),
     ) -> None:
         self._context_for = context_for
         self._gateway = gateway
         self._told = told
+        self._recording = recording
         self._sessions = Sessions(clock)
         self._owner = owner
         self._home = home
@@ -74,7 +77,7 @@ class PrivateDashboard:
     async def _open(self, port: int) -> web.AppRunner:
         identify = session_identify(self._sessions)
         gateway = self._gateway
-        around = (*divided(gateway), checking_host())
+        around = (*divided(gateway), checking_host(), *self._recording)
         app = make_app(self._context_for, check=authorizing(identify), around=around, behind=(reading_only,))
         attach(app, gateway)
         app.add_subapp(
@@ -84,6 +87,7 @@ class PrivateDashboard:
                 identify=identify,
                 sessions=self._sessions,
                 home=self._home,
+                around=self._recording,
                 gateway=gateway,
                 told=self._told,
             ),

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from gangline.api.auth import local_caller, user_name
+from gangline.api.auditing import auditing
+from gangline.api.auth import known_as, local_caller, local_identity, user_name
 from gangline.api.kubernetes import make_kubernetes_app
 from gangline.api.kubernetes.endpoint import Endpoint, open_endpoint
 from gangline.api.limits import Limits
 from gangline.api.measuring import measuring
 from gangline.api.openid import read_openid
+from gangline.api.operation import authorizing
 from gangline.api.origins import telling_origin
 from gangline.api.request_ids import RequestIdFilter
 from gangline.api.rest import make_app
@@ -240,6 +242,8 @@ class Service:
         endpoint = self._endpoint = Endpoint.read(self.settings.kubernetes_file)
         settings, users, keeper = self.settings, self._users, self._keeper
         owner, policies = Caller(name=user_name(os.getuid())), chosen_policies(settings.scheduling)
+        # What its own user changes is written down where others use the service, too.
+        recording = () if self._listening is None else (auditing(store.audit, SystemClock()),)
 
         def context_of(caller: Caller) -> OperationContext:
             return OperationContext(
@@ -278,6 +282,7 @@ class Service:
             home=Tenant(settings.tenant),
             gateway=gateway(),
             told=told(settings),
+            recording=recording,
         )
         private = (
             make_app(
@@ -285,10 +290,15 @@ class Service:
                 code_limits=settings.code_limits,
                 open_dashboard=self._dashboard.link,
                 open_workspace=self._dashboard.workspace_link,
-                around=(*self._traced, *(() if self._numbers is None else (measuring(self._numbers),))),
+                check=authorizing(local_identity) if recording else None,
+                around=(*self._traced, *(() if self._numbers is None else (measuring(self._numbers),)), *recording),
                 numbers=self._numbers,
             ),
-            make_kubernetes_app(lambda request: context_of(owner), token=endpoint.token),
+            make_kubernetes_app(
+                lambda request: context_of(owner),
+                token=endpoint.token,
+                around=(known_as(owner.name), *recording) if recording else (),
+            ),
         )
         if self._listening is None:
             return private

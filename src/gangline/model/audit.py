@@ -14,7 +14,7 @@ class AuditEntry:
     at: Timestamp
     who: str
     origin: str
-    """The address that the request came from."""
+    """The address that the request came from; ``socket`` is the private one."""
     request: str
     """Its id, which the answer and the service log have, too."""
     method: str

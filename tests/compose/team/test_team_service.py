@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import io
+import json
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from gangline.api.auth import own_name
 from gangline.errors import PermissionDeniedError, UnreachableError
 from gangline.sdk import Client
 from gangline.sdk.login.logging_in import certificate_fingerprint
@@ -47,6 +49,27 @@ def test_a_user_elsewhere_submits_follows_and_cancels_and_others_see_nothing(tea
 
     team.type("root", "token", "revoke", "eve", "--tenant", "speech")
     assert "expired or revoked" in team.type("eve", "list", want=5)
+
+
+async def test_what_its_own_user_changes_is_in_the_audit_record_whatever_the_door(team: Team) -> None:
+    team.type("root", "token", "create", "cleaner", "--tenant", "vision")
+    home = Path(team.environment("root")["GANGLINE_HOME"])
+    door = json.loads((home / "kubernetes.json").read_text())
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shapes"}, "data": {"a": "b"}}
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {door['token']}"}) as session:
+        address = f"http://127.0.0.1:{door['port']}"
+        async with session.post(f"{address}/api/v1/namespaces/vision/configmaps", json=config_map) as answer:
+            assert answer.status == 201
+        async with session.post(f"{address}/apis/v2beta1/experiments", json={"display_name": "tries"}) as answer:
+            assert answer.status == 200
+    found = json.loads(team.type("root", "audit", "-A", "--limit", "3", "-o", "json"))
+    assert [(each["who"], each["path"], each["status"]) for each in reversed(found)] == [
+        (own_name(), "/api/v1/tenants/vision/tokens", 201),
+        (own_name(), "/api/v1/namespaces/vision/configmaps", 201),
+        (own_name(), "/apis/v2beta1/experiments", 200),
+    ]
+    assert [each["origin"] for each in reversed(found)] == ["socket", "127.0.0.1", "127.0.0.1"]
+    assert "gangline_" not in str(found)
 
 
 def test_a_laptop_without_anything_of_linux_uses_the_service_like_any_other(team: Team) -> None:

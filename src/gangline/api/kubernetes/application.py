@@ -52,13 +52,13 @@ def make_kubernetes_app(
         status = HTTPStatus.UNAUTHORIZED
         return object_answer(refusal_object(status, "present the token of 'gangline config kubeconfig'"), status)
 
-    checks = (check_token,) if check is None else (*around, check, *behind)
+    checks = (check_token, *around) if check is None else (*around, check, *behind)
     app = web.Application(middlewares=[_answer_errors, *checks], client_max_size=_MOST_BODY_BYTES)
     app[CONTEXT_FOR] = context_for
     app[STATUS_OF] = kubernetes_status
     app[STREAMS] = WeakSet()
     row.add_operations(app, _operations())
-    kfp.mount(app, context_for, token=token, within=() if check is None else checks)
+    kfp.mount(app, context_for, token=token, within=around if check is None else checks)
     app.on_shutdown.append(end_streams)
     return app
 
