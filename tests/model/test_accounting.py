@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gangline.model import Job, Phase, Resources, Tenant, Timestamp
-from gangline.model.accounting import Group, Period, periods_between, report
+from gangline.model.accounting import Group, Period, Use, periods_between, report
 from gangline.model.job import PhaseEntry
 from gangline.testing.builders import make_job, make_role, make_spec
 
@@ -38,7 +38,7 @@ def at(hours: float) -> Timestamp:
 
 def test_hours_are_held_waited_and_idle() -> None:
     found = report(
-        [(job("a", *WHOLE, finished=6), "alice")],
+        [Use.of(job("a", *WHOLE, finished=6), "alice")],
         since=at(0),
         until=at(24),
         now=at(24),
@@ -55,9 +55,9 @@ def test_hours_are_held_waited_and_idle() -> None:
 
 def test_a_job_that_runs_counts_until_now_and_only_within_the_time() -> None:
     running = job("a", (Phase.QUEUED, 0), (Phase.STARTING, 0), (Phase.PROCESSING, 0))
-    found = report([(running, "")], since=at(1), until=at(3), now=at(50), by=(), every=None, prices={})
+    found = report([Use.of(running)], since=at(1), until=at(3), now=at(50), by=(), every=None, prices={})
     assert [row.gpu_hours for row in found.rows] == [4]
-    found = report([(running, "")], since=at(1), until=at(3), now=at(2), by=(), every=None, prices={})
+    found = report([Use.of(running)], since=at(1), until=at(3), now=at(2), by=(), every=None, prices={})
     assert [row.gpu_hours for row in found.rows] == [2]
 
 
@@ -65,7 +65,7 @@ def test_use_is_divided_by_group_and_by_day() -> None:
     over_midnight = job("a", (Phase.QUEUED, 20), (Phase.PROCESSING, 22), (Phase.COMPLETED, 26), finished=26)
     other = job("b", (Phase.QUEUED, 1), (Phase.PROCESSING, 1), (Phase.COMPLETED, 2), tenant="speech", finished=2)
     found = report(
-        [(over_midnight, ""), (other, "")],
+        [Use.of(over_midnight), Use.of(other)],
         since=at(0),
         until=at(48),
         now=at(48),
@@ -95,3 +95,11 @@ def test_periods_begin_and_end_in_utc(every: Period | None, want: list[tuple[flo
 
 def test_hours_are_periods_too() -> None:
     assert len(list(periods_between(at(0.5), at(4), Period.HOUR))) == 4
+
+
+def test_what_is_kept_of_a_deleted_job_ends_and_is_nothing_if_it_never_had_machines() -> None:
+    cut = Use.of(job("a", *WHOLE[:3]), "alice").ended(at(3))
+    assert cut is not None
+    (row,) = report([cut], since=at(0), until=at(24), now=at(24), by=(), every=None, prices={}).rows
+    assert row.gpu_hours == 4
+    assert Use.of(job("b", (Phase.QUEUED, 0), (Phase.CANCELLED, 1), finished=1)).ended(at(1)) is None

@@ -1,14 +1,18 @@
 """Who may ask for what was used, and what the answer is made of."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gangline import operations
 from gangline.errors import InvalidInputError, PermissionDeniedError
-from gangline.model import JobId, Tenant, Timestamp
+from gangline.model import JobId, JobSpec, Phase, Resources, Tenant, Timestamp
 from gangline.model.accounting import Group, Period
-from gangline.testing.builders import make_spec
+from gangline.model.job import PhaseEntry
+from gangline.storage.interface import Store
+from gangline.storage.sql import open_sqlite
+from gangline.testing.builders import make_role, make_spec
 from tests.operations.fakes import Office
 
 OWN = Tenant("vision")
@@ -45,3 +49,37 @@ async def test_a_time_without_length_and_too_many_periods_are_refused(tmp_path: 
         await operations.usage_report(office.context(), OWN, since=now)
     with pytest.raises(InvalidInputError, match="too many periods"):
         await operations.usage_report(office.context(), OWN, since=Timestamp(0), every=Period.HOUR)
+
+
+async def test_deleting_a_job_takes_nothing_off_the_bill(tmp_path: Path) -> None:
+    office, store = Office(tmp_path), await open_sqlite(tmp_path / "jobs.db")
+    try:
+        for name, tenant in (("kept", OWN), ("gone", OWN), ("elsewhere", Tenant("speech"))):
+            await operations.submit(
+                replace(office.context("alice"), store=store), JobId(f"j-{name}"), made(name, tenant)
+            )
+            await run_for_an_hour(store, JobId(f"j-{name}"), office)
+        context = replace(office.context(), store=store, past_use=store.past_use)
+        before = await operations.usage_report(context, OWN, by=(Group.USER, Group.QUEUE))
+        await store.remove(JobId("j-gone"))
+        await store.remove(JobId("j-elsewhere"))
+        after = await operations.usage_report(context, OWN, by=(Group.USER, Group.QUEUE))
+        assert [(row.user, row.jobs, row.cpu_hours) for row in after.rows] == [("alice", 2, 4.0)]
+        assert before.rows == after.rows
+        assert [row.tenant for row in (await operations.usage_report(context, None)).rows] == ["speech", "vision"]
+    finally:
+        await store.close()
+
+
+def made(name: str, tenant: Tenant) -> JobSpec:
+    return make_spec(name=name, tenant=tenant, roles=(make_role(replicas=1, resources=Resources(cpu_millis=2000)),))
+
+
+async def run_for_an_hour(store: Store, job_id: JobId, office: Office) -> None:
+    job = await store.get(job_id)
+    began = office.clock.now()
+    office.clock.advance(3600)
+    ended = office.clock.now()
+    phases = ((Phase.PROCESSING, began), (Phase.COMPLETED, ended))
+    history = (*job.history, *(PhaseEntry(phase=phase, at=at, reason="Because") for phase, at in phases))
+    await store.save(replace(job, history=history, finished_at=ended))

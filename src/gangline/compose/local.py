@@ -259,6 +259,7 @@ class Service:
                 claim_directory=settings.claim_directory,
                 audit=store.audit,
                 answers=store.answers,
+                past_use=store.past_use,
                 prices=settings.prices,
                 policies=policies,
                 rights_of=(lambda _: contextlib.nullcontext()) if users is None else users.rights_of,

@@ -5,19 +5,21 @@ means that the gang was being started or stopped or that its data was on the way
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
 from gangline.model.clock import Timestamp
 from gangline.model.job import Job
+from gangline.model.observation import JournalRecord
 from gangline.model.phase import ACTIVE_PHASES, WAITING_PHASES, Phase
 
 HOLDING_PHASES = ACTIVE_PHASES | {Phase.HALTING}
 PRICED = ("cpu", "memory", "gpu")
 """What may have a price: an hour of a CPU, of a GiB of memory, of a GPU."""
 _HOUR = 3600.0
+_BY = "by "
 
 
 class Period(StrEnum):
@@ -90,11 +92,49 @@ class Span:
         return Span(self.phase, begin, max(begin, min(self.end, end)))
 
 
-def spans_of(job: Job, now: Timestamp) -> Iterator[Span]:
-    """Return the parts of a job's life, oldest first."""
-    ends = (*(entry.at for entry in job.history), job.finished_at or now)
-    for entry, (start, end) in zip(job.history, pairwise(ends), strict=True):
-        yield Span(entry.phase, start, end)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What is counted of a job: its life, and what its gang held. It is kept when the job is deleted."""
+
+    job: str
+    """Its id."""
+    tenant: str
+    queue: str
+    user: str = ""
+    phases: tuple[tuple[Phase, Timestamp], ...]
+    """Every phase that it entered, and when."""
+    finished_at: Timestamp | None = None
+    amounts: Mapping[str, float]
+
+    @classmethod
+    def of(cls, job: Job, user: str = "") -> "Use":
+        """Take it from the record of a job that somebody submitted."""
+        return cls(
+            job=job.id,
+            tenant=job.spec.tenant,
+            queue=job.spec.queue,
+            user=user,
+            phases=tuple((entry.phase, entry.at) for entry in job.history),
+            finished_at=job.finished_at,
+            amounts=gang_amounts(job),
+        )
+
+    def spans(self, now: Timestamp) -> Iterator[Span]:
+        """Return the parts of its life, oldest first."""
+        ends = (*(at for _, at in self.phases), self.finished_at or now)
+        for (phase, _), (start, end) in zip(self.phases, pairwise(ends), strict=True):
+            yield Span(phase, start, end)
+
+    def ended(self, at: Timestamp) -> "Use | None":
+        """Return it as what is left of a job that is deleted; None if it never held machines."""
+        done = self if self.finished_at is not None else replace(self, finished_at=at)
+        return done if any(span.held for span in done.spans(at)) else None
+
+
+def submitter(journal: Sequence[JournalRecord]) -> str:
+    """Return who submitted a job, as the beginning of its journal says; nothing if it does not."""
+    said = journal[0].message if journal else ""
+    return said.removeprefix(_BY) if said.startswith(_BY) else ""
 
 
 def gang_amounts(job: Job) -> Mapping[str, float]:
@@ -129,7 +169,7 @@ def _next(start: float, every: Period) -> float:
 
 
 def report(
-    jobs: Iterable[tuple[Job, str]],
+    uses: Iterable[Use],
     *,
     since: Timestamp,
     until: Timestamp,
@@ -138,18 +178,17 @@ def report(
     every: Period | None,
     prices: Mapping[str, float],
 ) -> UsageReport:
-    """Add up what jobs, each with its user, have used between two moments."""
+    """Add up what jobs have used between two moments."""
     periods = list(periods_between(since, until, every))
     sums: dict[tuple[float, tuple[str, str, str]], dict[str, float]] = {}
-    for job, user in jobs:
-        amounts = gang_amounts(job)
-        names = {Group.TENANT: job.spec.tenant, Group.QUEUE: job.spec.queue, Group.USER: user}
-        group = tuple(str(names[each]) if each in by else "" for each in Group)
-        life = list(spans_of(job, now))
+    for use in uses:
+        names = {Group.TENANT: use.tenant, Group.QUEUE: use.queue, Group.USER: use.user}
+        group = tuple(names[each] if each in by else "" for each in Group)
+        life = list(use.spans(now))
         for start, end in periods:
             parts = [part for part in (span.within(start, end) for span in life) if part.hours > 0]
             if parts:
-                _add(sums.setdefault((start, group), {}), parts, amounts)  # type: ignore[arg-type]  # three of them
+                _add(sums.setdefault((start, group), {}), parts, use.amounts)  # type: ignore[arg-type]  # three of them
     rows = [_row(start, group, found, prices) for (start, group), found in sorted(sums.items())]
     return UsageReport(since=since, until=until, rows=tuple(rows), prices=dict(prices))
 

@@ -1,17 +1,16 @@
-"""What was used, by whom and when, out of the records of jobs. What was deleted is not counted any more."""
+"""What was used, by whom and when, out of the records of jobs and what the store keeps of deleted ones."""
 
 from collections.abc import Sequence
 
 from gangline.errors import InvalidInputError, PermissionDeniedError
 from gangline.model import Job, Tenant, Timestamp
-from gangline.model.accounting import Group, Period, UsageReport, periods_between, report
+from gangline.model.accounting import Group, Period, UsageReport, Use, periods_between, report, submitter
 from gangline.operations.context import OperationContext
 from gangline.storage.interface import JobQuery
 from gangline.storage.listing import every as every_job
 
 _PAGE = 1000
 _MOST_PERIODS = 1000
-_BY = "by "
 _MONTH_SECONDS = 30 * 86400.0
 
 
@@ -38,10 +37,13 @@ async def usage_report(
         raise InvalidInputError(
             "too many periods", field="every", expected=f"at most {_MOST_PERIODS}; take longer ones"
         )
-    store, found = (context.whole or context if tenant is None else context).store, list[tuple[Job, str]]()
+    store, found = (context.whole or context if tenant is None else context).store, list[Use]()
     async for job in every_job(store, JobQuery(tenant=tenant, limit=_PAGE)):
         if job.created_at < end and (job.finished_at is None or job.finished_at > start):
-            found.append((job, await _user(context, job) if Group.USER in by else ""))
+            found.append(Use.of(job, await _user(context, job) if Group.USER in by else ""))
+    if context.past_use is not None:
+        seen = {use.job for use in found}  # one that has been deleted since is not counted twice
+        found += [use for use in await context.past_use(tenant, start) if use.job not in seen]
     return report(found, since=start, until=end, now=now, by=by, every=every, prices=context.prices)
 
 
@@ -52,7 +54,4 @@ def _first_periods(start: Timestamp, end: Timestamp, every: Period) -> Sequence[
 
 async def _user(context: OperationContext, job: Job) -> str:
     """Return who submitted a job, as the beginning of its journal says."""
-    for entry in await context.store.journal(job.id, limit=1):
-        if entry.message.startswith(_BY):
-            return entry.message.removeprefix(_BY)
-    return ""
+    return submitter(await context.store.journal(job.id, limit=1))

@@ -1,7 +1,7 @@
 """What every operation is given: the parts of the service it works with, and who is asking."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,8 @@ from typing import Protocol, TypeVar
 
 from gangline.engines.interface import Engine
 from gangline.errors import PermissionDeniedError
-from gangline.model import Clock, Explanation, JobId, JobSpec, Tenant
+from gangline.model import Clock, Explanation, JobId, JobSpec, Tenant, Timestamp
+from gangline.model.accounting import Use
 from gangline.scheduling import DEFAULT_POLICIES, Policies
 from gangline.storage.answers import KeptAnswers
 from gangline.storage.audit import AuditLog
@@ -103,6 +104,8 @@ class OperationContext:
     whole: "OperationContext | None" = None
     audit: AuditLog | None = None
     answers: KeptAnswers | None = None
+    past_use: Callable[[Tenant | None, Timestamp], Awaitable[Sequence[Use]]] | None = None
+    """What deleted jobs of a tenant, or of all, had used after a moment, where the store keeps that."""
     prices: Mapping[str, float] = field(default_factory=dict)
     """What an hour of a CPU, a GiB of memory and a GPU costs."""
     policies: Policies = DEFAULT_POLICIES

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gangline.model import Job, Timestamp
-from gangline.model.accounting import gang_amounts, spans_of
+from gangline.model.accounting import Use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +24,9 @@ class Cost:
     @classmethod
     def of(cls, job: Job, now: Timestamp, prices: Mapping[str, float]) -> "Cost":
         """Add up the time that a job held machines, as the gang it is or last was."""
-        hours = sum(span.hours for span in spans_of(job, now) if span.held)
-        amounts = {name: amount * hours for name, amount in gang_amounts(job).items()}
+        use = Use.of(job)
+        hours = sum(span.hours for span in use.spans(now) if span.held)
+        amounts = {name: amount * hours for name, amount in use.amounts.items()}
         return cls(
             job=job.name,
             tenant=job.spec.tenant,

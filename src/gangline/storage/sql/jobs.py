@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gangline.errors import ConflictError, NotFoundError, StaleVersionError
-from gangline.model import Job, JobId, JobPage, JournalRecord, Tenant
-from gangline.storage.codec import JOBS, RECORDS
+from gangline.model import Job, JobId, JobPage, JournalRecord, Tenant, Timestamp
+from gangline.model.accounting import Use, submitter
+from gangline.storage.codec import JOBS, RECORDS, Codec
 from gangline.storage.interface import JobQuery
 from gangline.storage.listing import HINT_CANDIDATES, Position, is_unfinished, position_to_cursor, unknown_name
 from gangline.storage.sql.database import Parameter, Session
 from gangline.storage.sql.page import page_statement
 
 _COLUMNS = "id, version, tenant, name, queue, phase, created_at, finished_at, unfinished, deleting, document"
+_USE = Codec(Use)
 _FEW = 2000
 """A label that fewer jobs bear is where the search for a page begins."""
 
@@ -103,8 +105,20 @@ def unfinished_after(session: Session, job_id: JobId | None, limit: int) -> tupl
 
 
 def remove(session: Session, job_id: JobId) -> None:
-    """Delete a job; its labels, journal and metrics go with it."""
+    """Delete a job; its labels, journal and metrics go with it. What it has used is kept."""
+    for job in JOBS.readable(session.query("SELECT id, document FROM jobs WHERE id = ?", (job_id,))):
+        by = submitter(journal(session, job_id, 0, 1, newest=False))
+        if (use := Use.of(job, by).ended(job.history[-1].at)) is not None:
+            values = (use.tenant, use.finished_at, _USE.encode(use))
+            session.change("INSERT INTO past_use (tenant, finished_at, document) VALUES (?, ?, ?)", values)
     session.change("DELETE FROM jobs WHERE id = ?", (job_id,))
+
+
+def past_use(session: Session, tenant: Tenant | None, since: Timestamp) -> tuple[Use, ...]:
+    """Read what deleted jobs had used that ended after a moment."""
+    condition, values = ("", ()) if tenant is None else (" AND tenant = ?", (tenant,))
+    rows = session.query(f"SELECT number, document FROM past_use WHERE finished_at > ?{condition}", (since, *values))
+    return tuple(_USE.readable(rows))
 
 
 def journal(session: Session, job_id: JobId, after: int, limit: int, *, newest: bool) -> tuple[JournalRecord, ...]:

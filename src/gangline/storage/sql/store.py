@@ -6,6 +6,7 @@ from typing import Any
 from gangline.kinds import Kind
 from gangline.kinds.kind import Spec, Status, View
 from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Tenant, Timestamp
+from gangline.model.accounting import Use
 from gangline.storage.interface import JobQuery, Store
 from gangline.storage.metrics import MetricPosition, start_of
 from gangline.storage.sql import jobs as job_rows
@@ -121,6 +122,10 @@ class SqlStore:
     def answers(self) -> SqlAnswers:
         """What was answered to requests with a key, which the same database keeps."""
         return SqlAnswers(self._threads)
+
+    async def past_use(self, tenant: Tenant | None, since: Timestamp) -> Sequence[Use]:
+        """Return what deleted jobs of a tenant, or of all, had used that ended after a moment."""
+        return await self._threads.read(job_rows.past_use, tenant, since)
 
     async def close(self) -> None:
         """Finish what was begun, then end threads and connections."""
