@@ -128,8 +128,8 @@ def test_what_never_succeeds_ends_with_a_reason(
 def test_a_search_without_any_result_says_so(shell: Shell, tmp_path: Path) -> None:
     head = TPE.replace("trials: 6", "trials: 2")
     ended = shell.run("sweep", "-f", write_search(tmp_path, "mute", head=head, program="print('nothing')"), "--wait")
-    assert "mute is finished (2 COMPLETED)" in ended.stderr
-    assert "no trial reported a number as loss" in ended.stderr
+    assert ended.returncode == 1
+    assert "mute is failed (2 COMPLETED); none of its 2 trials reported a finite number for 'loss'" in ended.stderr
 
 
 def test_what_cannot_be_searched_is_refused_at_once(shell: Shell, tmp_path: Path) -> None:

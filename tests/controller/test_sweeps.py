@@ -17,7 +17,7 @@ from gangline.kinds.kind import Spec, Status, View
 from gangline.kinds.sweep import SWEEP
 from gangline.lifecycle import events as e
 from gangline.lifecycle import new_job
-from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Phase
+from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Phase, ReplicaId, Timestamp
 from gangline.model.parameter import Parameter, Range
 from gangline.model.record import RecordId
 from gangline.model.stopping import Rule, Stopping
@@ -406,6 +406,52 @@ async def test_a_trial_that_rests_at_a_rung_is_halted_and_resumed(world: World) 
         Phase.HALTING, Phase.HALTED, Phase.RESUMED, Phase.STARTING,
     ]  # fmt: skip
     assert [(mark.value, mark.passed) for mark in (await world.sweep()).status.marks] == [(0.5, True)]
+
+
+async def first_trial(world: World, rule: Stopping) -> tuple[JobId, ReplicaId]:
+    """Let the only trial of a sweep with a rule run."""
+    spec = replace(make_sweep(parallelism=1).spec, sampler="random", budget=Budget(trials=1), stopping=rule)
+    await world.store.records(SWEEP).create(replace(make_sweep(), spec=spec))
+    await world.settle()
+    (job,) = await world.jobs()
+    (replica,) = job.replicas
+    world.controller.hear(e.ReplicaStarted(job_id=job.id, at=START, attempt=1, replica=replica.id))
+    await world.settle()
+    return job.id, replica.id
+
+
+async def test_a_rung_behind_thousands_of_reports_is_seen(world: World) -> None:
+    job_id, replica = await first_trial(world, Stopping(rule=Rule.ASHA, first=4500, last=9000))
+    for step in range(1, 5001):
+        at = Timestamp(START + step)
+        world.controller.hear(Metric(job_id=job_id, replica=replica, name="accuracy", value=step, step=None, at=at))
+        if step % 1000 == 0:
+            await world.controller.settle()
+            await world.driver.settle()
+    await world.settle()
+    assert [(mark.step, mark.value) for mark in (await world.sweep()).status.marks] == [(4500, 4500.0)]
+    assert phases(await world.jobs()) == ["grid-0 HALTING"]
+
+
+async def test_a_report_that_a_sweep_follows_is_not_left_until_its_next_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangline.sweeps.ending.LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("gangline.controller.records._REPORTS_SECONDS", 0.0)
+    job_id, replica = await first_trial(world, Stopping(rule=Rule.ASHA, first=1, last=9))
+    driving = asyncio.create_task(world.driver.run())
+
+    async def is_halting() -> bool:
+        await world.controller.settle()
+        return phases(await world.jobs()) == ["grid-0 HALTING"]
+
+    try:
+        await asyncio.sleep(0)
+        world.controller.hear(Metric(job_id=job_id, replica=replica, name="accuracy", value=1, step=1, at=START))
+        await until(is_halting)
+    finally:
+        driving.cancel()
+        await asyncio.gather(driving, return_exceptions=True)
 
 
 async def searched(*, killed: bool) -> list[str]:

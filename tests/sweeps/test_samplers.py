@@ -207,6 +207,8 @@ def test_what_was_tried_before_and_what_is_added_by_hand_is_learnt() -> None:
     [
         pytest.param(spec_of("tpe", objective=None), "the sampler tpe learns from results", id="no objective"),
         pytest.param(spec_of("tpe", settings={"speed": 3}), "speed", id="unknown setting"),
+        pytest.param(spec_of("tpe", settings={"n_startup_trials": "many"}), "Optuna refuses it", id="no number"),
+        pytest.param(spec_of("nsga-ii", settings={"population_size": -3}), "population_size", id="impossible setting"),
         pytest.param(spec_of("cma-es", other_objectives=(SIZE,)), "refuses it.*multi-objective", id="objectives"),
         pytest.param(spec_of("GridSampler"), "GridSampler is not for sweeps; expected use grid", id="a grid"),
         pytest.param(spec_of("NoSampler"), "Optuna has no NoSampler", id="no such class"),

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gangline.errors import InvalidInputError
 from gangline.lifecycle import new_job
 from gangline.model import Metric, Phase, PhaseEntry, ReplicaId, RoleName, Timestamp
-from gangline.model.stopping import Mark, Rule, Stopping
+from gangline.model.stopping import Mark, Rule, Stopping, Unit
 from gangline.model.sweep import Assignment, Budget, EndReason, Goal, Objective, Sweep
-from gangline.sweeps import Plan, curves_of, gather, plan, trial_to_job, trials_of
+from gangline.sweeps import Plan, curves_of, gather, plan, sift, trial_to_job, trials_of
 from gangline.sweeps.samplers import Outcome, Tried
 from gangline.sweeps.stopping import Curve, Judgement, judge
 from gangline.sweeps.trials import Trial
@@ -185,7 +187,55 @@ def test_a_smaller_loss_is_better_and_steps_are_counted_where_none_is_reported()
         Metric(job_id=trials[0].job.id, replica=CHIEF, name=name, value=value, step=None, at=Timestamp(at))
         for at, (name, value) in enumerate(said)
     ]
-    assert curves_of(sweep, trials, reports) == {0: [(1, -3.0), (2, -1.0)]}
+    assert curves_of(sweep, trials, reports) == {0: [(1, -3.0), (2, -sys.float_info.max), (3, -1.0)]}
+
+
+@pytest.mark.parametrize("goal", list(Goal))
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_trial_that_diverged_rests_at_its_rung_and_never_goes_on(goal: Goal, value: float) -> None:
+    sweep = search_with(replace(ASHA, factor=2), goal=goal)
+    trials = trials_in(sweep, RUNNING, RUNNING)
+    found = judge(sweep, trials, curves_of(sweep, trials, [report(trial, 1, value) for trial in trials]), 9)
+    assert (numbers(found.halt), found.resume, [mark.passed for mark in found.marks]) == ([0, 1], (), [False, False])
+    last = planned(replace(sweep, status=replace(sweep.status, marks=found.marks, begun=9)), {}, *[Phase.HALTED] * 2)
+    assert last.end is not None, "nobody is left who is worth a whole run"
+
+
+def report(trial: Trial, step: int, value: float, at: float | None = None) -> Metric:
+    moment = Timestamp(START + (step if at is None else at))
+    return Metric(job_id=trial.job.id, replica=CHIEF, name="accuracy", value=value, step=step, at=moment)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rule=st.sampled_from(
+        [
+            MEDIAN,
+            replace(ASHA, last=20),
+            replace(ASHA, rule=Rule.HYPERBAND, last=20),
+            replace(ASHA, rule=Rule.PBT, first=2, last=20),
+            replace(ASHA, unit=Unit.TIME, last=20),
+            replace(ASHA, unit=Unit.EPOCHS, last=20),
+            Stopping(rule=Rule.PATIENCE, patience=3),
+        ]
+    ),
+    said=st.lists(st.tuples(st.integers(0, 30), st.sampled_from([0.0, 1.0, 2.0, float("nan")])), max_size=30),
+    pages=st.integers(1, 7),
+    number=st.integers(0, 8),
+)
+def test_what_is_left_of_many_reports_decides_as_all_of_them_would(
+    rule: Stopping, said: list[tuple[int, float]], pages: int, number: int
+) -> None:
+    sweep = search_with(rule)
+    trial = trials_in(sweep, *[RUNNING] * 9)[number]
+    reports = [report(trial, step, value, at=place) for place, (step, value) in enumerate(said)]
+    kept = list[Metric]()
+    for first in range(0, len(reports), pages):
+        kept = list(sift(sweep, trial.job, [*kept, *reports[first : first + pages]]))
+    few, many = (judge(sweep, [trial], curves_of(sweep, [trial], each), 9) for each in (kept, reports))
+    assert few == many
+    if rule.unit is not Unit.EPOCHS:
+        assert len(kept) <= 10
 
 
 def planned(sweep: Sweep, curves: Mapping[int, Curve], *phases: Phase) -> Plan:

@@ -84,6 +84,7 @@ class Controller:
         self._timers = TimerQueue()
         self._drafts = Drafts(engine)
         self._feed = ChangeFeed()
+        self._reports = ChangeFeed()
         self.lanes = InstructionQueues(self._carry_out)
         self._nodes: Sequence[Node] | None = None
         self._queues: Sequence[Queue] | None = None
@@ -121,6 +122,10 @@ class Controller:
     def watch(self) -> AsyncIterator[JobId]:
         """Return every job that changes from this call on."""
         return self._feed.watch()
+
+    def reports(self) -> AsyncIterator[JobId]:
+        """Return every job that reports numbers from this call on, once they can be read."""
+        return self._reports.watch()
 
     # The loop ----------------------------------------------------------------------------------------------
 
@@ -187,6 +192,8 @@ class Controller:
             await self._store.add_metrics(metrics)
         except StorageError as error:
             _log.warning("%d metrics could not be kept: %s", len(metrics), error)
+        for job_id in {metric.job_id for metric in metrics}:
+            self._reports.publish(job_id)
 
     @property
     def next_moment(self) -> Timestamp | None:

@@ -11,15 +11,26 @@ from typing import Any
 
 from gangline.errors import NotFoundError
 from gangline.kinds import AnyKind, Owned
-from gangline.model import Job, JobId, Metric, Timestamp
+from gangline.model import Job, JobId, Metric, Phase, Timestamp
 from gangline.model.record import Record, RecordId, owner_of
 from gangline.storage.interface import Store
-from gangline.storage.owned import pages_of_jobs, read_history
+from gangline.storage.metrics import MetricPosition, order_of
+from gangline.storage.owned import pages_of_jobs, pages_of_reports, read_history
 
 AnyRecord = Record[Any, Any]
 
 _TRUSTED_SECONDS = 300.0
 """After this time everything is read again, in case a change was not announced."""
+
+
+@dataclass
+class _Reports:
+    """What one running job reported of a metric that is followed."""
+
+    kept: list[Metric] = field(default_factory=list)
+    read: int = 0
+    """How many there were, of which some were not kept."""
+    last: MetricPosition | None = None
 
 
 @dataclass
@@ -33,6 +44,7 @@ class _Known:
     past: Any = None
     """What the kind's gather made of those; None if that has to be done again."""
     metrics: dict[JobId, tuple[Metric, ...]] = field(default_factory=dict)
+    reports: dict[tuple[JobId, str], _Reports] = field(default_factory=dict)
     changed: set[JobId] = field(default_factory=set)
     spec: Any = None
     """The record's, as it was read first: each turn reads it again, and digests would keep parts of every one."""
@@ -98,8 +110,28 @@ class OwnedJobs:
             ended=tuple(known.ended.values()) if kind.gather is None else (),
             past=known.past,
             metrics=tuple(metric for job in jobs for metric in known.metrics.get(job.id, ())),
-            history=await read_history(self._store, kind, record, jobs),
+            history=await self._read_history(kind, record, known, jobs),
         )
+
+    async def _read_history(
+        self, kind: AnyKind, record: AnyRecord, known: _Known, jobs: Sequence[Job]
+    ) -> tuple[Metric, ...]:
+        """Return what the kind follows: of running jobs only what is new is read, and only what it needs is kept."""
+        if kind.sift is None:
+            return await read_history(self._store, kind, record, jobs)
+        before, known.reports = known.reports, {}
+        for job in jobs:
+            for metric in kind.follows(record.spec) if job.phase is Phase.PROCESSING else ():
+                found = known.reports[job.id, metric] = before.get((job.id, metric)) or _Reports()
+                async for page in pages_of_reports(self._store, job, metric, found.last):
+                    found.last = order_of(page[-1])
+                    new = [
+                        replace(each, step=n) if each.step is None else each
+                        for n, each in enumerate(page, found.read + 1)
+                    ]
+                    found.read += len(page)
+                    found.kept = list(kind.sift(record, job, [*found.kept, *new]))
+        return tuple(metric for found in known.reports.values() for metric in found.kept)
 
     async def _read_changed(self, known: _Known) -> list[Job]:
         changed, known.changed = known.changed, set()

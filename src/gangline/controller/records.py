@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
 _LEAVING_SECONDS = 0.2
+_REPORTS_SECONDS = 0.3
+"""How long reports are gathered before a record that follows them has a turn."""
 _DELETED_AT_ONCE = 100
 """How many jobs of a record are deleted in one turn: the controller has the news of other jobs to handle, too."""
 _LONGEST_PAUSE_SECONDS = 2.0
@@ -59,6 +61,10 @@ class JobLink(Protocol):
 
     def watch(self) -> AsyncIterator[JobId]:
         """Return every job that changes from this call on."""
+        ...
+
+    def reports(self) -> AsyncIterator[JobId]:
+        """Return every job that reports numbers from this call on."""
         ...
 
 
@@ -112,6 +118,10 @@ class RecordDriver:
         """The records to look at; None stands for all of them."""
         self._again: dict[RecordId, Timestamp] = {}
         """When a plan asked to be made again, whether or not anything happens until then."""
+        self._following: set[RecordId] = set()
+        """The records whose plans asked to see what their running jobs report."""
+        self._called = dict[RecordId, asyncio.TimerHandle]()
+        """Those that are about to have a turn because of a report."""
         self._awake = asyncio.Event()
         self._asked = asyncio.Event()
 
@@ -137,7 +147,10 @@ class RecordDriver:
 
     async def run(self) -> None:
         """Drive everything until cancelled."""
-        listener = asyncio.create_task(self._listen(self._link.watch()), name="jobs of records")
+        listeners = (
+            asyncio.create_task(self._listen(self._link.watch()), name="jobs of records"),
+            asyncio.create_task(self._follow(self._link.reports()), name="reports to records"),
+        )
         try:
             while True:
                 self._awake.clear()
@@ -155,8 +168,11 @@ class RecordDriver:
                     self.look_at_all()
                 await self._rest(self._clock.now() - began)
         finally:
-            listener.cancel()
-            await asyncio.gather(listener, return_exceptions=True)
+            for call in self._called.values():
+                call.cancel()
+            for listener in listeners:
+                listener.cancel()
+            await asyncio.gather(*listeners, return_exceptions=True)
 
     async def _rest(self, worked_seconds: float) -> None:
         """Wait for news; after a while without any, look at everything again in case something failed before.
@@ -191,6 +207,7 @@ class RecordDriver:
         unsettled = [(kind, record) for kind, record in found if not record.settled]
         self._unsettled = {record.id: kind for kind, record in unsettled}
         self._again = {each: at for each, at in self._again.items() if each in self._unsettled}
+        self._following &= self._unsettled.keys()
         self._owned.keep_only(self._unsettled.keys())
         for kind, record in unsettled:
             if due is None or record.id in due:
@@ -214,6 +231,18 @@ class RecordDriver:
             record_id = owner_of(job_id)
             if record_id in self._unsettled:
                 self._wake(record_id)
+
+    async def _follow(self, reports: AsyncIterator[JobId]) -> None:
+        """Let records have a turn soon after their jobs reported what they follow."""
+        loop = asyncio.get_running_loop()
+        async for job_id in reports:
+            record_id = owner_of(job_id)
+            if record_id in self._following and record_id not in self._called:
+                self._called[record_id] = loop.call_later(_REPORTS_SECONDS, self._called_up, record_id)
+
+    def _called_up(self, record_id: RecordId) -> None:
+        self._called.pop(record_id, None)
+        self._wake(record_id)
 
     def _wake(self, record_id: RecordId) -> None:
         if self._due is not None:
@@ -241,8 +270,7 @@ class RecordDriver:
             return
         for new in wanted.make:
             await self._make(kind, new)
-        if wanted.again_at is not None:
-            self._again[record.id] = wanted.again_at
+        self._note_when(kind, record, wanted.again_at)
         if self._publish is not None and kind.published is not None:
             # Before the record says so: who reads there that it has ended expects to find its parts.
             await self._publish(kind, replace(record, status=wanted.status), owned)
@@ -253,6 +281,14 @@ class RecordDriver:
             self._wake(record.id)
             if wanted.status.settled:
                 self._wake_makers_of(kind)
+
+    def _note_when(self, kind: AnyKind, record: AnyRecord, again_at: Timestamp | None) -> None:
+        """Remember when a plan is to be made again: at a time, or earlier if what it follows is reported."""
+        self._following.discard(record.id)
+        if again_at is not None:
+            self._again[record.id] = again_at
+            if kind.follows(record.spec):
+                self._following.add(record.id)
 
     async def _read(self, kind: AnyKind, record: AnyRecord) -> Owned:
         """Read all that the plan looks at."""

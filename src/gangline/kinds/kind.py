@@ -86,7 +86,7 @@ class Owned:
     """What belongs to a record: its jobs, and the newest value of every metric that they reported.
 
     ``history`` has what unfinished jobs, and others if it asks for them, reported of the metrics that the kind
-    ``follows``, oldest first and not more than the first few thousand of each job.
+    ``follows``, oldest first: what the kind's ``sift`` leaves, or the first few thousand of each job.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -218,6 +218,9 @@ class Kind(Generic[Spec, Status, View]):
     """Whether plan and view look at what the jobs reported."""
     follows: Callable[[Spec], tuple[str, ...]] = field(default=lambda spec: ())
     """The metrics of which the plan looks at every report of unfinished jobs."""
+    sift: Callable[[Record[Spec, Status], Job, Sequence[Metric]], Sequence[Metric]] | None = None
+    """Chooses those of a job's reports that the plan can still need, where there may be any number of them. The driver
+    keeps these and adds only what is new; a report without a step has its place among all of them for one."""
     follows_ended: Callable[[Record[Spec, Status], Job], bool] = field(default=lambda record, job: False)
     """Whether it looks at those of this job, which has ended, too."""
     digest: Callable[[Record[Spec, Status], Job, Sequence[Metric]], Any] | None = None

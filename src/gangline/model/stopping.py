@@ -90,14 +90,16 @@ class Stopping:
         """
         if self.rule is not Rule.HYPERBAND:
             return 0
-        ends = _bracket_ends(len(self._all_rungs()), self.factor)
+        ends = _bracket_ends(len(self.every_rung), self.factor)
         return bisect_right(ends, trial % ends[-1])
 
     def rungs(self, trial: int) -> tuple[int, ...]:
         """Return the steps at which a trial is judged."""
-        return self._all_rungs()[self.bracket(trial) :]
+        return self.every_rung[self.bracket(trial) :]
 
-    def _all_rungs(self) -> tuple[int, ...]:
+    @property
+    def every_rung(self) -> tuple[int, ...]:
+        """The steps at which any trial is judged."""
         last = self.last or 2**31
         if self.rule is Rule.PBT:
             return tuple(range(self.first, last, self.first))

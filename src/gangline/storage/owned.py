@@ -22,11 +22,11 @@ from gangline.model.queue import QueueLoad
 from gangline.model.record import Record, RecordId, owner_of
 from gangline.storage.interface import JobQuery, Store
 from gangline.storage.listing import every
-from gangline.storage.metrics import order_of
+from gangline.storage.metrics import MetricPosition, order_of
 
 _PAGE = 500
 _REPORTS = 2000
-"""How many reports of a running job are read: each plan that follows a metric reads them again."""
+"""How many reports are read at a time, and of a running job at all unless its kind sifts them."""
 
 
 async def read_owned(store: Store, kind: Kind[Spec, Status, View], record: Record[Spec, Status]) -> Owned:
@@ -70,17 +70,22 @@ async def read_history(
             if job.phase is Phase.PROCESSING:
                 found += await store.metrics(job.id, name=metric, limit=_REPORTS)
             elif job.finished and kind.follows_ended(record, job):
-                found += await _all_reports(store, job, metric)
+                async for page in pages_of_reports(store, job, metric):
+                    found += page
     return tuple(found)
 
 
-async def _all_reports(store: Store, job: Job, metric: str) -> list[Metric]:
-    found = list[Metric]()
+async def pages_of_reports(
+    store: Store, job: Job, metric: str, after: MetricPosition | None = None
+) -> AsyncGenerator[Sequence[Metric], None]:
+    """Return what a job reported behind a position, oldest first and some at a time."""
     while True:
-        page = await store.metrics(job.id, name=metric, after=order_of(found[-1]) if found else None, limit=_REPORTS)
-        found += page
+        page = await store.metrics(job.id, name=metric, after=after, limit=_REPORTS)
+        if page:
+            after = order_of(page[-1])
+            yield page
         if len(page) < _REPORTS:
-            return found
+            return
 
 
 async def read_queue_load(store: Store, queue: QueueName, record_id: RecordId) -> QueueLoad:

@@ -1,6 +1,6 @@
 """What a sweep should try next, given the trials there are. Pure: the controller submits and cancels the jobs."""
 
-from gangline.sweeps.ending import check_end
+from gangline.sweeps.ending import check_end, in_vain
 from gangline.sweeps.past import Past, gather
 from gangline.sweeps.plan import Plan, plan
 from gangline.sweeps.rendering import check_references, trial_to_job
@@ -17,7 +17,7 @@ from gangline.sweeps.samplers import (
     sampler_named,
     sampler_names,
 )
-from gangline.sweeps.stopping import curves_of
+from gangline.sweeps.stopping import curves_of, sift
 from gangline.sweeps.trials import Trial, best_trial, ended_trial, trials_of
 from gangline.sweeps.view import best_text, known_trials, progress_text, result_text, values_text, view
 
@@ -41,6 +41,7 @@ __all__ = [
     "ended_trial",
     "gather",
     "history",
+    "in_vain",
     "known_trials",
     "may_take_long",
     "plan",
@@ -49,6 +50,7 @@ __all__ = [
     "result_text",
     "sampler_named",
     "sampler_names",
+    "sift",
     "slices",
     "trial_to_job",
     "trials_of",

@@ -52,6 +52,20 @@ def _reached(sweep: Sweep, trials: Sequence[Trial]) -> End | None:
     return End(reason=EndReason.TARGET_REACHED, message=message)
 
 
+def in_vain(sweep: Sweep, end: End | None, trials: Sequence[Trial], past: Past) -> End | None:
+    """Return the end of a search; one that was to learn from results and saw none has failed.
+
+    A grid has tried everything all the same.
+    """
+    used_up = end is not None and end.reason in (EndReason.EXHAUSTED, EndReason.TRIALS_USED)
+    if not used_up or sweep.spec.sampler == GRID or sweep.spec.objective is None or past.best is not None:
+        return end
+    if any(trial.result is not None for trial in trials):
+        return end
+    message = f"none of its {sweep.status.begun} trials reported a finite number for '{sweep.spec.objective.metric}'"
+    return End(reason=EndReason.TOO_MANY_FAILURES, message=message)
+
+
 def _failed(sweep: Sweep, trials: Sequence[Trial], past: Past) -> End | None:
     limit = sweep.spec.budget.failures
     if limit is None:

@@ -62,7 +62,7 @@ class OptunaSampler:
             )
         try:
             _Study(spec, made).ask(0, None)
-        except (ValueError, RuntimeError, ImportError) as error:
+        except Exception as error:  # whatever it finds wrong with settings, it says so in its own way
             raise InvalidInputError(f"Optuna refuses it: {error}", field="spec.sampler") from error
 
     def propose(self, search: Search, most: int) -> list[Values]:
@@ -225,9 +225,9 @@ def _make(class_name: str, spec: SweepSpec, seed: int) -> optuna.samplers.BaseSa
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return made(**settings)
-    except TypeError as error:
-        raise InvalidInputError(f"{error}", field="spec.sampler", expected=f"settings of {class_name}") from error
     except ImportError as error:
         raise InvalidInputError(
             f"{class_name} needs a package that is not installed: {error}", field="spec.sampler"
         ) from error
+    except Exception as error:
+        raise InvalidInputError(f"{error}", field="spec.sampler", expected=f"settings of {class_name}") from error

@@ -5,18 +5,22 @@ was lost in a crash is made again, since it follows from the marks and the phase
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from gangline.model import JobId, Metric, Phase
+from gangline.model import Job, JobId, Metric, Phase
 from gangline.model.stopping import Mark, Rule, Stopping, Unit
-from gangline.model.sweep import Copy, Sweep
+from gangline.model.sweep import Copy, Objective, Sweep
 from gangline.sweeps.population import begins_at, generation
 from gangline.sweeps.trials import Trial, running_seconds
 
 Curve = Sequence[tuple[int, float]]
 """The objective of one trial by step, in the order of the steps; more is better."""
+
+_DIVERGED = -sys.float_info.max
+"""What a report counts that is no finite number: nothing is worse. Kept in marks, which have no infinite ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,19 +37,54 @@ class Judgement:
 
 
 def curves_of(sweep: Sweep, trials: Sequence[Trial], history: Sequence[Metric]) -> Mapping[int, Curve]:
-    """Return what running trials reported, so that more is better; a report without a step counts as the next one."""
+    """Return what running trials reported, so that more is better; a report without a step counts as the next one.
+
+    One that is no finite number is the worst there is: a trial that diverged is judged like any other.
+    """
     objective = sweep.spec.objective
     if objective is None:
         return {}
     reports = dict[JobId, list[Metric]]()
     for metric in sorted(history, key=lambda metric: metric.at):
-        if metric.name == objective.metric and math.isfinite(metric.value):
+        if metric.name == objective.metric:
             reports.setdefault(metric.job_id, []).append(metric)
     found = dict[int, Curve]()
     for trial in (each for each in trials if each.tried is None and each.job.id in reports):
         mine = _by_unit(sweep.spec.stopping, trial, reports[trial.job.id])
-        found[trial.number] = sorted((at, objective.sign * value) for at, value in mine)
+        found[trial.number] = sorted((at, _better(objective, value)) for at, value in mine)
     return found
+
+
+def _better(objective: Objective, value: float) -> float:
+    return objective.sign * value if math.isfinite(value) else _DIVERGED
+
+
+def sift(sweep: Sweep, job: Job, reports: Sequence[Metric]) -> list[Metric]:
+    """Return those of a running trial's reports that its curve needs; each has its step.
+
+    There may be a million of them. Of those at or behind a rung only the first is ever asked for, with patience
+    only the best and the last. Epochs are few, and all are counted.
+    """
+    rule, objective = sweep.spec.stopping, sweep.spec.objective
+    if rule is None or objective is None or rule.unit is Unit.EPOCHS:
+        return list(reports)
+    times = rule.unit is Unit.TIME
+    found = [(int(running_seconds(job, each.at)) if times else each.step or 0, each) for each in reports]
+    placed = sorted(found, key=lambda pair: (pair[0], _better(objective, pair[1].value)))
+    if not placed:
+        return []
+    if rule.rule is Rule.PATIENCE:
+        best = max(placed, key=lambda pair: _better(objective, pair[1].value))
+        return [best[1]] if best is placed[-1] else [best[1], placed[-1][1]]
+    kept, rungs = list[Metric](), iter(rule.every_rung)
+    rung = next(rungs, None)
+    for at, report in placed:
+        if rung is None or at < rung:
+            continue
+        kept.append(report)
+        while rung is not None and rung <= at:
+            rung = next(rungs, None)
+    return kept
 
 
 def _by_unit(rule: Stopping | None, trial: Trial, reports: Sequence[Metric]) -> list[tuple[int, float]]:
@@ -182,7 +221,8 @@ def promotable(rule: Stopping, marks: Sequence[Mark]) -> list[Mark]:
     for reached in rungs.values():
         # Of equal ones the earlier: two stable sorts, for a key made here would cost most of a long sweep's plan.
         ranked = sorted(sorted(reached, key=attrgetter("trial")), key=attrgetter("value"), reverse=True)
-        found += [mark for mark in ranked[: len(reached) // rule.factor] if not mark.passed]
+        best = ranked[: len(reached) // rule.factor]
+        found += [mark for mark in best if not mark.passed and mark.value != _DIVERGED]
     return found
 
 
@@ -195,4 +235,5 @@ def passed(marks: Sequence[Mark], these: Set[tuple[int, int]]) -> tuple[Mark, ..
 
 def furthest(marks: Sequence[Mark]) -> Mark | None:
     """Return the best of those that rest at the highest rung anybody rests at."""
-    return max((mark for mark in marks if not mark.passed), key=lambda each: (each.step, each.value), default=None)
+    resting = (mark for mark in marks if not mark.passed and mark.value != _DIVERGED)
+    return max(resting, key=lambda each: (each.step, each.value), default=None)

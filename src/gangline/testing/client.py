@@ -263,7 +263,7 @@ class _TouchedLink:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        self.watch = controller.watch
+        self.watch, self.reports = controller.watch, controller.reports
         self.touched = False
 
     def changed(self, job_id: JobId) -> None:
