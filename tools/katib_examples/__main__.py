@@ -87,7 +87,7 @@ def _run(client: Client, folder: Path, timeout: float) -> list[tuple[str, ...]]:
 
 
 def _row(file: str, view: ExperimentView) -> tuple[str, ...]:
-    best = EXPERIMENT.columns[2].cell(view)
+    best = next(column.cell(view) for column in EXPERIMENT.columns if column.heading == "BEST")
     states = [each.state.value for each in view.trials]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     return file, view.state, f"{counts}; {best}; {view.end.reason if view.end else ''}"
@@ -120,15 +120,18 @@ def _replace_programs(node: Any) -> None:
 
 
 def _words(words: list[str]) -> list[str]:
-    """Replace ``python PROGRAM`` by our own; ``mpirun`` stays if there is one."""
+    """Replace ``python PROGRAM`` by our own; where there is no ``mpirun``, the launcher runs it once by itself."""
     found: list[str] = []
     for word in words:
         if word.endswith(".py") and found and "python" in found[-1]:
             found[-1:] = [sys.executable, _TRAINING, word]
         else:
             found.append(word)
-    if found[:1] == ["mpirun"] and shutil.which("mpirun") is None:
-        found[0] = "true"
+    if shutil.which("mpirun") is None:
+        if found == ["mpirun"]:
+            return ["env"]  # the program is among the arguments
+        if found[:1] == ["-np"] and sys.executable in found:
+            return found[found.index(sys.executable) :]
     return found
 
 
