@@ -108,7 +108,7 @@ def with_defaults(component: Component, given: Mapping[str, Flow]) -> dict[str, 
     found: dict[str, Flow] = {}
     for name, definition in component.inputs.items():
         value = given.get(name, _MISSING)
-        if value is _MISSING and getattr(definition, "default", None) is not None:
+        if (value is _MISSING or value is None) and getattr(definition, "default", None) is not None:
             value = definition.default  # type: ignore[union-attr]  # an artefact has none
         if value is _MISSING and definition.type == ParameterType.FINAL_STATUS:
             value = {

@@ -49,7 +49,7 @@ def _integer(value: Json) -> Json:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, str):
-        return _integer(_read(value, "a whole number"))
+        return _integer(_number(value, "a whole number"))
     if isinstance(value, bool) or not isinstance(value, int):
         raise _misfit(value, "a whole number")
     return value
@@ -57,15 +57,32 @@ def _integer(value: Json) -> Json:
 
 def _double(value: Json) -> Json:
     if isinstance(value, str):
-        return _double(_read(value, "a number"))
+        return _double(_number(value, "a number"))
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _misfit(value, "a number")
     return float(value)
 
 
+def _number(text: str, expected: str) -> Json:
+    """Read a number as programs write them into files: ``05``, ``.5`` and a line break behind it are no mistake."""
+    word = text.strip()
+    if "_" in word:
+        raise _misfit(text, expected)
+    for form in (int, float):
+        try:
+            return form(word)
+        except ValueError:
+            continue
+    raise _misfit(text, expected)
+
+
+_TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+"""How programs write truths, as kfp's launcher reads them."""
+
+
 def _boolean(value: Json) -> Json:
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
+    if isinstance(value, str) and (word := value.strip().lower()) in _TRUTHS:
+        return _TRUTHS[word]
     if not isinstance(value, bool):
         raise _misfit(value, "true or false")
     return value

@@ -28,7 +28,13 @@ def keep(layout: Layout, kind: str, name: str, **fields: object) -> None:
     file.write_text(json.dumps({"kind": kind, "metadata": {"name": name}, **fields}))
 
 
-def surrounded(layout: Layout, *, volumes: list[Any] | None = None, **container: object) -> Surroundings:
+def surrounded(
+    layout: Layout,
+    *,
+    volumes: list[Any] | None = None,
+    metadata: dict[str, Any] | None = None,
+    **container: object,
+) -> Surroundings:
     """Surround the first worker of a job whose training container has these fields."""
     training = {"name": "tensorflow", "image": "any", "command": ["true"], **container}
     pod = {"containers": [{"name": "sidecar", "image": "any"}, training], "volumes": volumes or []}
@@ -36,7 +42,7 @@ def surrounded(layout: Layout, *, volumes: list[Any] | None = None, **container:
         "apiVersion": "kubeflow.org/v1",
         "kind": "TFJob",
         "metadata": {"name": "mnist"},
-        "spec": {"tfReplicaSpecs": {"Worker": {"template": {"spec": pod}}}},
+        "spec": {"tfReplicaSpecs": {"Worker": {"template": {"metadata": metadata or {}, "spec": pod}}}},
     }
     (translation,) = read_plain(document)
     gang = Gang(id=GangId(JobId("job-1"), 1), spec=translation.spec, replicas=(REPLICA,))
@@ -90,6 +96,26 @@ def test_variables_come_from_objects_and_from_the_pod_itself(layout: Layout) -> 
     told = {name: found.environment.get(name) for name in ("W_greeting", "user", "TOKEN", "ME", "IP", "MAYBE")}
     want = {"W_greeting": "hello", "user": "ada", "TOKEN": "sesame", "ME": "mnist-worker-0", "IP": "127.1.0.9"}
     assert told == {**want, "MAYBE": None}
+
+
+def test_a_pod_knows_its_labels_and_annotations_and_those_it_has_not_are_empty(layout: Layout) -> None:
+    paths = {
+        "TEAM": "metadata.labels['team']",
+        "NOTE": "metadata.annotations['example.com/note']",
+        "NO_LABEL": "metadata.labels['other']",
+        "NO_NOTE": "metadata.annotations['team']",
+    }
+    found = surrounded(
+        layout,
+        metadata={"labels": {"team": "vision"}, "annotations": {"example.com/note": "it's 3"}},
+        env=[{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in paths.items()],
+    )
+    assert {name: found.environment.get(name) for name in paths} == {
+        "TEAM": "vision",
+        "NOTE": "it's 3",
+        "NO_LABEL": "",
+        "NO_NOTE": "",
+    }
 
 
 def test_an_empty_directory_is_the_replicas_own(layout: Layout) -> None:

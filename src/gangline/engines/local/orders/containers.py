@@ -19,6 +19,7 @@ from gangline.engines.local.system_users import file_rights
 from gangline.model import Gang, GangReplica, JobSpec, RoleSpec
 from gangline.model.experiment import METRICS_VOLUME
 
+_METADATA = ("metadata.labels[", "metadata.annotations[")
 VOLUME_VARIABLE = "GANGLINE_VOLUME_"
 
 Plain = Mapping[str, object]
@@ -57,7 +58,7 @@ def surround(
     whole = {**environment, **_own_packages(environment, scratch)}
     whole |= {f"{VOLUME_VARIABLE}{_variable(mount.volume)}": str(mount.directory) for mount in mounts}
     mounts += _above(mounts)
-    asked = _variables(container, objects, _facts(gang, replica, address), whole)
+    asked = _variables(container, objects, _facts(gang, replica, address, role), whole)
     # Mount paths mean something only in what a user wrote, not in what this machine's own variables say.
     whole |= {name: _located(value, mounts) for name, value in asked.items()}
     command = tuple(_located(word, mounts) for word in expand_references(role.command, whole))
@@ -98,13 +99,18 @@ def _variables(
 def _resolved(source: Plain, objects: Objects, facts: Mapping[str, str]) -> str | None:
     field = source.get("fieldRef")
     if isinstance(field, Mapping):
-        return facts.get(str(field.get("fieldPath")))
+        path = str(field.get("fieldPath"))
+        # Kubernetes knows every label and annotation; those that a pod does not have are empty.
+        return facts.get(path, "" if path.startswith(_METADATA) else None)
     return objects.one_of(source)
 
 
-def _facts(gang: Gang, replica: GangReplica, address: str) -> dict[str, str]:
+def _facts(gang: Gang, replica: GangReplica, address: str, role: RoleSpec) -> dict[str, str]:
     """What a pod may ask about itself."""
+    metadata = json.loads(role.pod_template_json or "{}").get("metadata") or {}
+    told = [(kind, pair) for kind in ("labels", "annotations") for pair in (metadata.get(kind) or {}).items()]
     return {
+        **{f"metadata.{kind}['{key}']": str(value) for kind, (key, value) in told},
         "metadata.name": f"{gang.spec.name}-{replica.id}",
         "metadata.namespace": gang.spec.tenant,
         "metadata.uid": f"{gang.id.job_id}-{gang.id.attempt}-{replica.id}",
