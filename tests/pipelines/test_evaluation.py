@@ -336,6 +336,19 @@ BAD_GRAPHS = {
         graph_of(Task(name="a", component="step", loop=Loop(items=tuple(range(10_001)), item_input="n"))),
         "10,001 items",
     ),
+    "a task whose name is a path": (graph_of(Task(name="a/b", component="step", inputs=N)), "'a/b' is not a valid"),
+    "a task without a name": (graph_of(Task(name="", component="step", inputs=N)), "'' is not a valid name"),
+    "an output that lies elsewhere": (
+        graph_of(
+            Task(name="a", component="odd"),
+            odd=Component(body=Container(command=("work",)), outputs={"../../x": INTEGER}),
+        ),
+        "'../../x' is not a valid name",
+    ),
+    "a variable that cannot be": (
+        graph_of(Task(name="a", component="odd"), odd=Component(body=Container(command=("work",), env={"A=B": "x"}))),
+        "'A=B' is not a name for a variable",
+    ),
 }
 
 

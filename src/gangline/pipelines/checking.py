@@ -60,7 +60,14 @@ def _check_depth(graph: Graph, component: Component, inside: tuple[str, ...], wh
 
 
 def _check_component(graph: Graph, component: Component, where: str) -> None:
+    for name in (*component.inputs, *component.outputs):
+        _check_name(name, where)
     if isinstance(component.body, Container):
+        for name in component.body.env:
+            if not name or "=" in name or "\0" in name:
+                raise InvalidInputError(
+                    f"{name!r} is not a name for a variable", field=f"{where}.env", expected="a name without '='"
+                )
         for word in (*component.body.command, component.body.image or "", *component.body.env.values()):
             _refuse_unknown(word, component, frozenset(), where)
     if isinstance(component.body, JobTemplate):
@@ -71,8 +78,17 @@ def _check_component(graph: Graph, component: Component, where: str) -> None:
     _check_tasks(graph, component, component.body, where)
 
 
+def _check_name(name: str, where: str) -> None:
+    """Refuse a name that could be no part of a path: that of a step's place in the run, or of a file of its own."""
+    if "/" in name or name in ("", ".", "..") or not name.isprintable():
+        raise InvalidInputError(
+            f"{name!r} is not a valid name", field=where, expected="letters, digits and other signs without '/'"
+        )
+
+
 def _check_tasks(graph: Graph, component: Component, dag: Dag, where: str) -> None:
     for task in dag.tasks.values():
+        _check_name(task.name, f"{where}.dag.tasks")
         for problem, expected in _task_problems(graph, component, dag, task):
             raise InvalidInputError(problem, field=f"{where}.dag.tasks.{task.name}", expected=expected)
         for name, source in task.inputs.items():

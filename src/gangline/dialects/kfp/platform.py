@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gangline.dialects.kfp.sources import read_source
+from gangline.dialects.native.role import check_variable
 from gangline.dialects.value import Value
 from gangline.pipelines.graph import HIDDEN, InputSource
 from gangline.pipelines.settings import READ
@@ -67,9 +68,10 @@ class PodSettings:
         self.pod.setdefault("volumes", []).append({**volume, "name": name})
         self.main.setdefault("volumeMounts", []).append(entry)
 
-    def variable(self, name: str, source: Plain) -> None:
+    def variable(self, name: Value, source: Plain) -> None:
         """Add a variable whose value is looked up."""
-        self.main.setdefault("env", []).append({"name": name, "valueFrom": source})
+        check_variable(name, name.text())
+        self.main.setdefault("env", []).append({"name": name.text(), "valueFrom": source})
 
 
 def read_settings(value: Value) -> PodSettings:
@@ -109,7 +111,7 @@ def _variables_of(kind: str, name: str, key: str) -> Callable[[PodSettings, Valu
     def read(settings: PodSettings, value: Value) -> None:
         source = {"name": settings.named(value, name, f"{name}Parameter"), **_optional(value)}
         for pair in value.need("keyToEnv", "keys and variables").items():
-            variable = pair.need("envVar", "the name of a variable").text()
+            variable = pair.need("envVar", "the name of a variable")
             settings.variable(variable, {kind: {**source, "key": pair.need(key, "a key").text()}})
 
     return _each(read)
@@ -158,7 +160,7 @@ def _shared_memory(settings: PodSettings, value: Value) -> None:
 
 def _field_path(settings: PodSettings, value: Value) -> None:
     path = value.need("fieldPath", "a field of the pod").text()
-    settings.variable(value.need("name", "the name of a variable").text(), {"fieldRef": {"fieldPath": path}})
+    settings.variable(value.need("name", "the name of a variable"), {"fieldRef": {"fieldPath": path}})
 
 
 def _pull_secret(settings: PodSettings, value: Value) -> None:
