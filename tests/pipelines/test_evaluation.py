@@ -22,6 +22,7 @@ from gangline.pipelines import (
     check_graph,
     evaluate,
 )
+from gangline.pipelines.checking import check_new
 from gangline.pipelines.conditions import Condition
 from gangline.pipelines.evaluation import Instance, due
 from gangline.pipelines.graph import (
@@ -336,18 +337,9 @@ BAD_GRAPHS = {
         graph_of(Task(name="a", component="step", loop=Loop(items=tuple(range(10_001)), item_input="n"))),
         "10,001 items",
     ),
-    "a task whose name is a path": (graph_of(Task(name="a/b", component="step", inputs=N)), "'a/b' is not a valid"),
-    "a task without a name": (graph_of(Task(name="", component="step", inputs=N)), "'' is not a valid name"),
-    "an output that lies elsewhere": (
-        graph_of(
-            Task(name="a", component="odd"),
-            odd=Component(body=Container(command=("work",)), outputs={"../../x": INTEGER}),
-        ),
-        "'../../x' is not a valid name",
-    ),
-    "a variable that cannot be": (
-        graph_of(Task(name="a", component="odd"), odd=Component(body=Container(command=("work",), env={"A=B": "x"}))),
-        "'A=B' is not a name for a variable",
+    "a task whose name is a path": (
+        graph_of(Task(name="a/b", component="step", inputs=N)),
+        "'a/b' is not a name for a task",
     ),
 }
 
@@ -356,6 +348,32 @@ BAD_GRAPHS = {
 def test_what_cannot_run_is_refused_before_the_first_step(graph: Graph, want_words: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         check_graph(graph)
+    assert want_words in str(refused.value)
+
+
+BAD_NAMES = {
+    "no name": (
+        Component(body=Dag(tasks={"": Task(name="", component="step", inputs={"n": Constant(1)})})),
+        "'' is not a valid name",
+    ),
+    "a line break": (Component(body=Container(command=("work",)), inputs={"a\nb": INTEGER}), "is not a valid name"),
+    "a path": (
+        Component(body=Container(command=("work",)), outputs={"../../x": INTEGER}),
+        "'../../x' is not a valid name",
+    ),
+    "an equals sign": (
+        Component(body=Container(command=("work",), env={"A=B": "x"})),
+        "'A=B' is not a name for a variable",
+    ),
+}
+
+
+@pytest.mark.parametrize(("component", "want_words"), BAD_NAMES.values(), ids=BAD_NAMES)
+def test_names_that_can_be_no_part_of_a_path_are_refused_in_new_runs(component: Component, want_words: str) -> None:
+    graph = graph_of(Task(name="a", component="step", inputs=N), odd=component)
+    check_graph(graph)
+    with pytest.raises(InvalidInputError) as refused:
+        check_new(graph)
     assert want_words in str(refused.value)
 
 

@@ -19,7 +19,7 @@ from gangline.kinds.model import MODEL
 from gangline.model import DEFAULT_QUEUE, DEFAULT_TENANT, JobSpec, QueueName, Resources, Tenant, Timestamp
 from gangline.model.pipeline import PipelineRun, PipelineSpec, PipelineState, PipelineStatus
 from gangline.pipelines.caching import lacks, missing_artifacts
-from gangline.pipelines.checking import check_texts
+from gangline.pipelines.checking import check_new
 from gangline.pipelines.evaluation import ENDED, Instance, State, evaluate, with_defaults
 from gangline.pipelines.graph import ArtifactDefinition, Claim, Container, Graph, JobTemplate, ModelLookup, Stop
 from gangline.pipelines.jobs import workspace_claim
@@ -187,7 +187,7 @@ def check_arguments(graph: Graph, arguments: Mapping[str, Any]) -> None:
 
     What is certain before the first step is refused as well: a task whose inputs do not fit, a loop that is too long.
     """
-    check_texts(graph)
+    check_new(graph)
     for name in arguments:
         if name not in graph.root.inputs:
             known = ", ".join(sorted(graph.root.inputs))

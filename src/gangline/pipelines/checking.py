@@ -60,14 +60,7 @@ def _check_depth(graph: Graph, component: Component, inside: tuple[str, ...], wh
 
 
 def _check_component(graph: Graph, component: Component, where: str) -> None:
-    for name in (*component.inputs, *component.outputs):
-        _check_name(name, where)
     if isinstance(component.body, Container):
-        for name in component.body.env:
-            if not name or "=" in name or "\0" in name:
-                raise InvalidInputError(
-                    f"{name!r} is not a name for a variable", field=f"{where}.env", expected="a name without '='"
-                )
         for word in (*component.body.command, component.body.image or "", *component.body.env.values()):
             _refuse_unknown(word, component, frozenset(), where)
     if isinstance(component.body, JobTemplate):
@@ -78,17 +71,12 @@ def _check_component(graph: Graph, component: Component, where: str) -> None:
     _check_tasks(graph, component, component.body, where)
 
 
-def _check_name(name: str, where: str) -> None:
-    """Refuse a name that could be no part of a path: that of a step's place in the run, or of a file of its own."""
-    if "/" in name or name in ("", ".", "..") or not name.isprintable():
-        raise InvalidInputError(
-            f"{name!r} is not a valid name", field=where, expected="letters, digits and other signs without '/'"
-        )
-
-
 def _check_tasks(graph: Graph, component: Component, dag: Dag, where: str) -> None:
     for task in dag.tasks.values():
-        _check_name(task.name, f"{where}.dag.tasks")
+        if "/" in task.name:  # its place in the run would be another than the one that its job reports
+            raise InvalidInputError(
+                f"'{task.name}' is not a name for a task", field=f"{where}.dag.tasks", expected="a name without '/'"
+            )
         for problem, expected in _task_problems(graph, component, dag, task):
             raise InvalidInputError(problem, field=f"{where}.dag.tasks.{task.name}", expected=expected)
         for name, source in task.inputs.items():
@@ -107,12 +95,31 @@ def _check_tasks(graph: Graph, component: Component, dag: Dag, where: str) -> No
                 raise InvalidInputError(problem, field=f"{where}.dag.outputs.{name}", expected=expected)
 
 
-def check_texts(graph: Graph) -> None:
-    """Refuse constants that are not text where text is wanted.
+def check_new(graph: Graph) -> None:
+    """Refuse names that can be no part of a path or a variable, and constants that are not the text that is wanted.
 
-    Earlier versions wrote such values as text. Runs that were accepted then must stay readable, so only new runs are
-    asked.
+    Earlier versions took them. Runs that were accepted then must stay readable, so only new runs are asked.
     """
+    _check_constants(graph)
+    for where, component in {"root": graph.root, **graph.components}.items():
+        body = component.body
+        for name in (*component.inputs, *component.outputs, *(body.tasks if isinstance(body, Dag) else ())):
+            if "/" in name or name in ("", ".", "..") or not name.isprintable():
+                raise InvalidInputError(
+                    f"{name!r} is not a valid name",
+                    field=f"the component {where}",
+                    expected="letters, digits and other signs without '/'",
+                )
+        for name in body.env if isinstance(body, Container) else ():
+            if not name or "=" in name or not name.isprintable():
+                raise InvalidInputError(
+                    f"{name!r} is not a name for a variable",
+                    field=f"the component {where}",
+                    expected="a name without '='",
+                )
+
+
+def _check_constants(graph: Graph) -> None:
     for component in (graph.root, *graph.components.values()):
         tasks = component.body.tasks.values() if isinstance(component.body, Dag) else ()
         for task in tasks:
