@@ -3,8 +3,10 @@
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import pytest
+
 from gangline.controller import Controller, RecordDriver
-from gangline.errors import NotFoundError
+from gangline.errors import NotFoundError, StorageError
 from gangline.kinds import Kind, NewJob, Owned, Plan, derived_format
 from gangline.model import JobId, Tenant, Timestamp
 from gangline.model.record import Record, RecordId
@@ -66,3 +68,40 @@ async def test_what_a_plan_creates_belongs_to_its_record_and_its_tenant() -> Non
     assert await store.records(ONCE).find(spec.tenant, spec.name) is None
     with suppress(NotFoundError):
         assert (await store.get(JobId("once-1-0"))).deleting
+
+
+def plan_to_end(once: Record[OnceSpec, OnceStatus], owned: Owned, now: Timestamp) -> Plan[OnceStatus]:
+    """Nothing to do: it is over."""
+    return Plan(status=OnceStatus(state="done", settled=True))
+
+
+ENDING = replace(ONCE, name="ending", plural="endings", plan=plan_to_end)
+
+
+async def test_a_record_that_the_store_refuses_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, clock = MemoryStore(), FakeClock()
+    controller = Controller(store=store, engine=ScriptedEngine(), clock=clock)
+    driver = RecordDriver([ENDING], store=store, link=controller, clock=clock)
+    records = store.records(ENDING)
+    for number in range(3):
+        spec = OnceSpec(name=f"number-{number}", tenant=Tenant("vision"))
+        await records.create(
+            Record(id=RecordId(f"once-{number}"), spec=spec, status=OnceStatus(), created_at=Timestamp(START + number))
+        )
+    save, tries = records.save, []
+
+    async def picky(record: Record[OnceSpec, OnceStatus]) -> Record[OnceSpec, OnceStatus]:
+        tries.append(record.name)
+        if record.name == "number-2" and tries.count("number-2") < 3:
+            raise StorageError("it is too large")
+        return await save(record)
+
+    monkeypatch.setattr(records, "save", picky)
+    await driver.settle()
+    assert tries == ["number-2", "number-1", "number-0"], "the newest first, and all of them"
+    for wait_seconds, want_tries in ((0.5, 1), (0.6, 2), (1.5, 2), (0.6, 3), (30.0, 3)):
+        clock.advance(wait_seconds)
+        driver.look_at_all()
+        await driver.settle()
+        assert tries.count("number-2") == want_tries
+    assert [record.name for record in await records.unsettled() if not record.settled] == []

@@ -21,13 +21,14 @@ from gangline.kinds import AnyKind, NewJob, NewRecord, Owned, Plan
 from gangline.kinds.queue import QUEUE
 from gangline.lifecycle import Event, new_job
 from gangline.lifecycle.events import CancelRequested, DeleteRequested, HaltRequested, ResumeRequested
-from gangline.model import Clock, Job, JobId, JobSpec, JournalRecord, Tenant, Timestamp
+from gangline.model import Backoff, Clock, Job, JobId, JobSpec, JournalRecord, Tenant, Timestamp
 from gangline.model.record import Record, RecordId, owner_of
 from gangline.storage.interface import Store
 from gangline.storage.owned import all_records, read_jobs, read_queue_load
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
+_BACKOFF = Backoff(first_seconds=_PAUSE_SECONDS, longest_seconds=30.0)
 _LONGEST_WAIT_SECONDS = 60.0
 _LEAVING_SECONDS = 0.2
 _REPORTS_SECONDS = 0.3
@@ -122,6 +123,8 @@ class RecordDriver:
         """The records whose plans asked to see what their running jobs report."""
         self._called = dict[RecordId, asyncio.TimerHandle]()
         """Those that are about to have a turn because of a report."""
+        self._refusals: dict[RecordId, int] = {}
+        """How often in a row the store refused a record: it waits alone, and the others have their turns."""
         self._awake = asyncio.Event()
         self._asked = asyncio.Event()
 
@@ -208,20 +211,30 @@ class RecordDriver:
         self._unsettled = {record.id: kind for kind, record in unsettled}
         self._again = {each: at for each, at in self._again.items() if each in self._unsettled}
         self._following &= self._unsettled.keys()
+        self._refusals = {each: times for each, times in self._refusals.items() if each in self._unsettled}
         self._owned.keep_only(self._unsettled.keys())
         for kind, record in unsettled:
-            if due is None or record.id in due:
+            if (due is None or record.id in due) and not self._is_refused(record.id):
                 await self._have_a_turn(kind, record)
+
+    def _is_refused(self, record_id: RecordId) -> bool:
+        """Whether it is too early to try a record again that the store refused."""
+        return record_id in self._refusals and self._again.get(record_id, 0.0) > self._clock.now()
 
     async def _have_a_turn(self, kind: AnyKind, record: AnyRecord) -> None:
         try:
             await self._drive(kind, record)
+            self._refusals.pop(record.id, None)
         except (StaleVersionError, NotFoundError):
             self._wake(record.id)  # somebody else changed it meanwhile: read it again
         except ConflictError as error:
             _log.error("%s %s: a job cannot be started: %s", kind.name, record.name, error)
-        except StorageError:
-            raise
+        except StorageError as error:
+            # A store that is away refuses to list as well, and that ends the turn of all. This is about one record.
+            refusals = self._refusals[record.id] = self._refusals.get(record.id, 0) + 1
+            self._again[record.id] = Timestamp(self._clock.now() + _BACKOFF.pause(refusals))
+            self._owned.forget()
+            _log.error("the store refuses; nothing is lost, trying again: %s", error)
         except Exception:  # noqa: BLE001  # the top of a loop that logs and carries on with the others
             _log.exception("%s %s cannot be carried on", kind.name, record.name)
 
