@@ -24,7 +24,9 @@ _log = logging.getLogger(__name__)
 _HOST = "127.0.0.1"
 _BACKOFF = Backoff(0.1, 5.0)
 _ANSWER_SECONDS = 5.0
-_START_SECONDS, _START_LOOKS = 10.0, 200
+_START_SECONDS, _LOOK_SECONDS = 10.0, 0.05
+_HUNG = 5
+"""So many times in a row it may leave its control plane without an answer before it is killed."""
 _END_SECONDS, _END_LOOKS = 3.0, 60
 
 
@@ -71,12 +73,13 @@ class RouterProcess:
 
     async def _put_in_force(self) -> None:
         """Return when the router follows the table: what is said to be ready then is."""
-        for _ in range(_START_LOOKS):
-            if await self._ask("POST", "/reload") is not None:
-                return
-            self._start()
-            await asyncio.sleep(_START_SECONDS / _START_LOOKS)
-        _log.warning("the router does not answer; see %s", self._folder / "log")
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                while await self._ask("POST", "/reload") is None:
+                    self._start()
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError:
+            _log.warning("the router does not answer; see %s", self._folder / "log")
 
     async def statistics(self, wait_seconds: float) -> RouterStatistics | None:
         """Ask it; one that does not answer is started again."""
@@ -86,6 +89,9 @@ class RouterProcess:
             return decode_statistics(found)
         if self._wanted:
             self._failures += 1
+            if self._failures % _HUNG == 0 and (pid := self._lives()) is not None:
+                _log.error("the router has not answered for a while and is killed: process %d", pid)
+                await self._kill(pid, signal.SIGKILL)
             self._start()
         await asyncio.sleep(_BACKOFF.pause(self._failures) if self._failures else wait_seconds)
         return None
@@ -150,16 +156,15 @@ class RouterProcess:
 
     async def _end(self) -> None:
         """Nothing is left to route: wait until it is gone, so that the next one finds port and socket free."""
-        if (pid := self._lives()) is not None:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-                if await self._is_gone():
-                    break
+        if (pid := self._lives()) is not None and not await self._kill(pid, signal.SIGTERM):
+            await self._kill(pid, signal.SIGKILL)
         for each in (self._process_file, self._control):
             each.unlink(missing_ok=True)
 
-    async def _is_gone(self) -> bool:
+    async def _kill(self, pid: int, number: signal.Signals) -> bool:
+        """Send it a signal; return whether it is gone then."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
         for _ in range(_END_LOOKS):
             if self._lives() is None:
                 return True

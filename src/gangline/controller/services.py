@@ -1,13 +1,14 @@
 """Looks after services: checks their replicas, reads what the router counts, and tells it where requests go.
 
 Nothing is decided here: ``gangline.serving`` says what follows from what is seen. What is seen is not kept: after a
-restart everything is looked at again before anything is decided.
+restart a replica counts as ready if the router has it, until it was checked. Nobody waits for a check, which may take
+as long as its service says: all services, and all other records, have their turn one after the other.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -66,7 +67,6 @@ class _Watched:
     start: tuple[GangId, ReplicaId, int]
     checks: Checks
     health: Health = field(default_factory=Health)
-    checked: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[None] | None" = None
 
 
@@ -139,18 +139,17 @@ class ServiceObserver:
         return seen
 
     async def _look(self, record: Service, owned: Owned) -> ServiceSight:
-        """Look at one service; replicas that were not checked yet are checked first."""
+        """Look at one service."""
         now = self._clock.now()
-        known = self._services.get(_key(record))
+        routes = await self._routes_known()
+        known, trusted = self._services.get(_key(record)), frozenset[str]()
         if known is None:
             known = self._services[_key(record)] = _Known(route_name(record), record, now)
+            trusted = _open_to(routes.get(known.name))
         known.service = record
         self._needed.set()
         jobs = {number_of(job): job for job in owned.jobs}
-        self._follow(record.id, known, jobs)
-        await self._routes_known()
-        for watched in list(known.watched.values()):
-            await watched.checked.wait()
+        self._follow(record.id, known, jobs, trusted)
         if record.spec.replicas.metric is ScaleMetric.REPORTED:
             self._note_reported(known, owned, now)
         statistics = self._of_revisions(known)
@@ -168,13 +167,7 @@ class ServiceObserver:
     def _replica(self, known: _Known, number: int, job: Job, statistics: Iterable[RevisionStatistics]) -> ReplicaSight:
         watched, address = known.watched.get(number), self._address(job)
         under_way = {each.address: each.under_way for revision in statistics for each in revision.backends}
-        route = (self._routes or {}).get(known.name)
-        open_to = {
-            each.address
-            for revision in (route.revisions if route else ())
-            for each in revision.backends
-            if each.state is BackendState.READY
-        }
+        open_to = _open_to((self._routes or {}).get(known.name))
         in_force = self._statistics is not None and self._statistics.version == self._version
         return ReplicaSight(
             ready=watched is not None and watched.health.ready and bool(address),
@@ -187,8 +180,8 @@ class ServiceObserver:
         lead = ReplicaId(job.spec.lead_role, 0)
         return self._engine.address_of(job.gang_id, lead) if isinstance(self._engine, Answering) else ""
 
-    def _follow(self, record_id: RecordId, known: _Known, jobs: dict[int, Job]) -> None:
-        """Check what runs, each start of a replica anew, and nothing else."""
+    def _follow(self, record_id: RecordId, known: _Known, jobs: dict[int, Job], trusted: Collection[str]) -> None:
+        """Check what runs, each start of a replica anew, and nothing else; ``trusted`` addresses were ready before."""
         starts = {number: start for number, job in jobs.items() if (start := lead_start(job)) is not None}
         for number, watched in list(known.watched.items()):
             if starts.get(number) != watched.start:
@@ -196,7 +189,9 @@ class ServiceObserver:
         for number, start in starts.items():
             if number not in known.watched:
                 checks = _PROBED if self._probed else known.service.spec.health
-                watched = known.watched[number] = _Watched(start, checks)
+                was_ready = self._address(jobs[number]) in trusted
+                health = Health(started=was_ready, ready=was_ready)
+                watched = known.watched[number] = _Watched(start, checks, health)
                 watched.task = asyncio.create_task(self._check(record_id, watched), name=f"checks of {start[0]}")
 
     async def _check(self, record_id: RecordId, watched: _Watched) -> None:
@@ -211,12 +206,11 @@ class ServiceObserver:
                     if checks.live is not None and self._clock.now() >= next_live:
                         next_live = self._clock.now() + checks.live.every_seconds
                         watched.health = watched.health.after_live(await self._refusal(watched, checks.live))
+                if watched.health.must_restart(checks) and isinstance(self._engine, FaultInjector):
+                    _log.warning("%s fails its liveness check and is killed: %s", *watched.start[:1], before.message)
+                    await self._engine.kill(*watched.start[:2])
             except Exception:  # noqa: BLE001  # the top of a loop that logs and carries on
                 _log.exception("a replica cannot be checked: %s", watched.start[0])
-            if watched.health.must_restart(checks) and isinstance(self._engine, FaultInjector):
-                _log.warning("%s does not pass its check of life and is killed: %s", *watched.start[:1], before.message)
-                await self._engine.kill(*watched.start[:2])
-            watched.checked.set()
             if before.ready != watched.health.ready:
                 self._wake(record_id)
             await asyncio.sleep(checks.ready.every_seconds if watched.health.started else _STARTING_SECONDS)
@@ -358,6 +352,14 @@ class ServiceObserver:
 
 def _key(service: Service) -> _Key:
     return service.id, service.name
+
+
+def _open_to(route: ServiceRoute | None) -> frozenset[str]:
+    """The addresses of replicas that the router may send requests to."""
+    revisions = route.revisions if route is not None else ()
+    return frozenset(
+        each.address for revision in revisions for each in revision.backends if each.state is BackendState.READY
+    )
 
 
 def _drained(route: ServiceRoute) -> ServiceRoute:

@@ -1,6 +1,9 @@
 """Tries whether a replica of a service is well: a connection, a request, or a program beside it."""
 
 import asyncio
+import contextlib
+import os
+import signal
 
 import aiohttp
 
@@ -41,22 +44,50 @@ async def _run(command: tuple[str, ...], order: ReplicaOrder, user: int | None) 
     if user is not None:
         # Entered by the program, for this process may enter directories that the user may not.
         command = ("/bin/sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", order.directory or "/", *command)
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        env=order.environment,
-        cwd="/" if user is not None else order.directory,
-        user=user,
-        group=user,
-        extra_groups=None if user is None else [],
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    words = _LastWords()
     try:
-        _, said = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        await process.wait()
-        raise
-    last = said.decode(errors="replace").strip()[-_LONGEST_TEXT:]
-    return "" if process.returncode == 0 else f"{name} exited with {process.returncode}: {last}"
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=order.environment,
+            cwd="/" if user is not None else order.directory,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=words.end,
+            start_new_session=True,
+        )
+        try:
+            code = await process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # what it left behind would be nobody's
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    finally:
+        said = words.close()
+    return "" if code == 0 else f"{name} exited with {code}: {said}"
+
+
+class _LastWords:
+    """The end of what a program says: it may say as much as it likes, and leave others that hold its output open.
+
+    A pipe of asyncio's own would be waited for until the last of those has ended.
+    """
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._read, self.end = os.pipe()
+        os.set_blocking(self._read, False)
+        asyncio.get_running_loop().add_reader(self._read, self._take)
+
+    def _take(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._kept = (self._kept + os.read(self._read, 65536))[-4 * _LONGEST_TEXT :]
+
+    def close(self) -> str:
+        self._take()
+        asyncio.get_running_loop().remove_reader(self._read)
+        os.close(self._read)
+        os.close(self.end)
+        return self._kept.decode(errors="replace").strip()[-_LONGEST_TEXT:]
