@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from gangline.serve import tensors
 from gangline.serve.errors import BadRequestError
-from gangline.serve.tensors import DTYPES, TensorSpec, check_against
+from gangline.serve.tensors import DTYPES, TensorSpec, as_tensor, check_against, datatype_of, to_json
 
 EXACT = [name for name in DTYPES if name not in ("BF16", "BYTES")]
 
@@ -131,3 +131,25 @@ def test_what_does_not_fit_a_model_is_refused_by_name(inputs: dict[str, Any], wa
 
 def test_what_fits_passes() -> None:
     check_against({"x": np.zeros((3, 2), np.float32), "n": np.zeros(1, np.int64)}, SPECS)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "NoneType"),
+        ([{"a": 1}, "text"], "dict"),
+        (["text", None], "NoneType"),
+        (np.array([1 + 2j]), "complex128"),
+        (np.array(["2020-01-01"], dtype="datetime64[D]"), r"datetime64\[D\]"),
+    ],
+)
+def test_what_a_model_answers_must_be_numbers_or_text(value: object, said: str) -> None:
+    with pytest.raises(TypeError, match=f"{said} is neither a number nor text"):
+        as_tensor(value)
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i8", np.longdouble, "f2", "?"])
+def test_numbers_of_any_width_and_order_are_answered_as_numbers(dtype: object) -> None:
+    array = as_tensor(np.ones(2, dtype=dtype))  # type: ignore[call-overload]
+    assert datatype_of(array) != "BYTES"
+    assert to_json(array) == [1, 1]

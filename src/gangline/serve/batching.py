@@ -24,7 +24,7 @@ Ran = Callable[[int, float], None]
 _RECENT = 0.2
 """Weight of the newest measurement of a model's speed."""
 _INLINE_SECONDS = 0.001
-"""A model that answers faster is asked on the spot: handing it to a thread would take as long."""
+"""A model of a library that answers faster is asked on the spot: handing it to a thread would take as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Batcher:
 
     async def ask(self, inputs: Arrays) -> dict[str, Array]:
         """Answer one request."""
-        if not self._waiting and 0 < self._call_seconds < _INLINE_SECONDS and self._running < self._model.threads:
+        if not self._waiting and self._is_quick and self._running < self._model.threads:
             return self._run_inline(inputs)
         if len(self._waiting) >= self._settings.max_waiting:
             raise OverloadedError(f"{len(self._waiting)} requests are waiting already")
@@ -90,6 +90,10 @@ class Batcher:
                 self.stuck = True
             raise TooLateError(f"no answer within {self._settings.timeout_seconds:g} s") from None
 
+    @property
+    def _is_quick(self) -> bool:
+        return self._model.quick and 0 < self._call_seconds < _INLINE_SECONDS
+
     def _run_inline(self, inputs: Arrays) -> dict[str, Array]:
         began = time.perf_counter()
         answer = _checked(self._model, inputs)
@@ -102,7 +106,7 @@ class Batcher:
         while self._waiting and self._running < self._model.threads:
             batch = self._next_batch()
             self._running += 1
-            if 0 < self._call_seconds < _INLINE_SECONDS:
+            if self._is_quick:
                 self._finish(batch, _run(self._model, batch))
                 continue
             task = asyncio.get_running_loop().run_in_executor(self._threads, _run, self._model, batch)
@@ -190,7 +194,7 @@ def _checked(model: LoadedModel, inputs: Arrays) -> dict[str, Array] | ServeErro
         return model.answer(inputs)
     except ServeError as error:
         return error
-    except Exception as error:  # noqa: BLE001  # whatever the model's own code raises
+    except BaseException as error:  # noqa: BLE001  # whatever the model's own code raises; sys.exit ends no server
         return ModelFailedError(f"{type(error).__name__}: {error}")
     finally:
         if os.getpid() != process:

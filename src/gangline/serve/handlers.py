@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-
 from gangline.serve.errors import LoadError
-from gangline.serve.tensors import Array, TensorSpec
+from gangline.serve.tensors import Array, TensorSpec, as_tensor
 
 Arrays = Mapping[str, Array]
 HANDLER_FILE = "handler.py"
+OWN = "python"
+"""The platform of a model that its own handler serves."""
 
 
 @runtime_checkable
@@ -43,6 +43,8 @@ class LoadedModel:
         self.inputs: Sequence[TensorSpec] = tuple(getattr(handler, "inputs", ()))
         self.outputs: Sequence[TensorSpec] = tuple(getattr(handler, "outputs", ()))
         self.batched = bool(getattr(handler, "batched", False))
+        self.quick = platform != OWN
+        """Whether it may be asked on the spot; code of a user may hang, and all other requests with it."""
         self.threads = max(1, int(getattr(handler, "threads", 1)))
         self._preprocess = getattr(handler, "preprocess", None)
 
@@ -53,7 +55,14 @@ class LoadedModel:
         found = self._handler.predict(inputs)
         if type(found) is not dict and not isinstance(found, Mapping):
             found = {self.outputs[0].name if self.outputs else "output": found}
-        return {name: np.asarray(array) for name, array in found.items()}
+        return {name if type(name) is str else str(name): _tensor(name, value) for name, value in found.items()}
+
+
+def _tensor(name: object, value: object) -> Array:
+    try:
+        return as_tensor(value)
+    except TypeError as error:
+        raise TypeError(f"output {name!r}: {error}") from error
 
 
 def load_model(folder: Path) -> LoadedModel:
@@ -61,12 +70,12 @@ def load_model(folder: Path) -> LoadedModel:
     from gangline.serve.formats import detect
 
     own = folder / HANDLER_FILE
-    handler, platform = (_own_handler(own), "python") if own.exists() else detect(folder)
+    handler, platform = (_own_handler(own), OWN) if own.exists() else detect(folder)
     try:
         handler.load(folder)
     except ImportError as error:
         raise LoadError(f"{platform} is not installed: {error}") from error
-    except Exception as error:  # whatever a model's files or code do
+    except BaseException as error:  # whatever a model's files or code do, sys.exit among it
         raise LoadError(f"cannot load {platform} model: {type(error).__name__}: {error}") from error
     return LoadedModel(handler, platform)
 
@@ -80,7 +89,7 @@ def _own_handler(file: Path) -> Handler:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's module does
+    except BaseException as error:  # whatever the user's module does, sys.exit among it
         raise LoadError(f"{HANDLER_FILE} cannot be imported: {type(error).__name__}: {error}") from error
     found = [
         value

@@ -1,5 +1,6 @@
 """The HTTP interface: Open Inference Protocol, Triton's repository calls, TensorFlow Serving's and KServe's paths."""
 
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ from gangline.serve.counters import MEDIA_TYPE, Counters
 from gangline.serve.errors import BadRequestError, ServeError
 from gangline.serve.repository import Repository, State, Version
 
+_log = logging.getLogger(__name__)
 SERVER_NAME = "gangline"
 EXTENSIONS = ("binary_tensor_data", "model_repository", "model_repository(unload_dependents)")
 _JSON = "application/json"
@@ -38,6 +40,11 @@ def _answering_errors(handler: Handle) -> Handle:
             return _json({"error": str(error)}, error.status)
         except web.HTTPRequestEntityTooLarge:
             return _json({"error": "the body is too large"}, 413)
+        except web.HTTPException:
+            raise
+        except Exception:  # noqa: BLE001  # the top of a request, logged; others go on
+            _log.exception("%s %s", request.method, request.path)
+            return _json({"error": "internal error; see the log of the server"}, 500)
 
     return handle
 

@@ -49,8 +49,24 @@ class TensorSpec:
 
 
 def datatype_of(array: Array) -> str:
-    """Name the type of an array; text and Python objects are BYTES."""
+    """Name the type of an array; text is BYTES."""
     return _NAMES.get(array.dtype, "BYTES")
+
+
+def as_tensor(value: object) -> Array:
+    """Return what a model answered as an array that the protocol has a name for; raises TypeError for anything else."""
+    array = np.asarray(value)
+    if array.dtype in _NAMES or array.dtype.kind in "SU":
+        return array
+    if array.dtype.kind in "biuf":  # of another byte order, or wider than any that has a name
+        native = array.astype(array.dtype.newbyteorder("="))
+        return native if native.dtype in _NAMES else native.astype(np.float64)
+    if array.dtype.kind != "O":
+        raise TypeError(f"{array.dtype} is neither a number nor text")
+    for item in array.flat:
+        if not isinstance(item, str | bytes | bytearray):
+            raise TypeError(f"{type(item).__name__} is neither a number nor text")
+    return array
 
 
 def dtype_of(datatype: str, where: str) -> np.dtype[Any]:
@@ -183,7 +199,7 @@ def to_binary(array: Array) -> bytes:
 
 
 def _as_bytes(item: object) -> bytes:
-    return bytes(item) if isinstance(item, bytes | bytearray | np.bytes_) else str(item).encode()
+    return bytes(item) if isinstance(item, bytes | bytearray | np.bytes_) else str(item).encode(errors="replace")
 
 
 def check_against(inputs: Mapping[str, Array], specs: Sequence[TensorSpec]) -> None:
