@@ -184,6 +184,46 @@ async def others_go_on_until(session: aiohttp.ClientSession, serving: Serving, s
             continue
 
 
+async def test_all_workers_load_and_unload_what_one_is_asked_for(
+    start: Start, tmp_path: Path, session: aiohttp.ClientSession
+) -> None:
+    folder = write_handlers(tmp_path / "models", "double", "slow")
+    serving = start("--repository", str(folder), "--workers", "2")
+    await everybody(serving, "/v2/health/ready", 200)
+
+    async def ask_for(verb: str, model: str) -> int:
+        async with session.post(f"{serving.address}/v2/repository/models/{model}/{verb}", json={}) as answer:
+            return answer.status
+
+    assert await ask_for("unload", "slow") == 200
+    await everybody(serving, "/v2/models/slow/ready", 503, times=1)
+    write_handlers(folder, "raises")
+    assert await ask_for("load", "raises") == 200
+    await everybody(serving, "/v2/models/raises/ready", 200, times=1)
+    assert [await ask_for("load", name) for name in ("nothing", "..", "%2e%2e%2fmodels")] == [404, 404, 404]
+    first = serving.workers()
+    for pid in first:
+        os.kill(pid, signal.SIGKILL)
+    await everybody(serving, "/v2/models/raises/ready", 200)
+    assert not set(first) & set(serving.workers())
+    await everybody(serving, "/v2/models/slow/ready", 503)
+
+
+async def everybody(serving: Serving, path: str, status: int, *, times: int = 600) -> None:
+    """Wait until twenty connections in a row, each of which is some worker's, have this answer."""
+    found: list[int] = []
+    for _ in range(times):
+        found = []
+        for _ in range(20):
+            with contextlib.suppress(aiohttp.ClientError):
+                async with aiohttp.ClientSession() as fresh, fresh.get(f"{serving.address}{path}") as answer:
+                    found.append(answer.status)
+        if found == [status] * 20:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{found}\n{serving.log.read_text()}")
+
+
 async def test_what_a_handler_may_return_is_told_from_what_it_may_not(
     start: Start, tmp_path: Path, session: aiohttp.ClientSession
 ) -> None:
@@ -333,6 +373,7 @@ async def test_requests_are_counted_and_logged_over_all_workers(
         pytest.param([], "no models: use --model NAME=DIR or --repository DIR", id="nothing"),
         pytest.param(["--model", "x"], "--model x: expected NAME=DIR", id="no directory"),
         pytest.param(["--repository", "/nowhere"], "/nowhere is not a directory", id="no repository"),
+        pytest.param(["--workers", "0"], "--workers: 0 is not a whole number of 1 or more", id="no workers"),
     ],
 )
 def test_a_server_that_cannot_start_says_why(options: list[str], want: str) -> None:

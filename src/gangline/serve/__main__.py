@@ -21,24 +21,34 @@ def _parser() -> argparse.ArgumentParser:
     add("--repository", type=Path, metavar="DIR", help="a directory with a directory for each model")
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=8080, help="HTTP port, 0 for any (default: %(default)s)")
-    add("--grpc-port", type=int, help="gRPC port, 0 for any; without it there is no gRPC")
-    add("--workers", type=int, default=1, help="worker processes (default: %(default)s)")
+    add("--grpc-port", type=int, help="a port for gRPC alone, 0 for any; HTTP's has it, too")
+    add("--workers", type=_count, default=1, help="worker processes (default: %(default)s)")
     add(
-        "--batch", type=int, default=1, metavar="ROWS", help="join requests up to this many rows (default: %(default)s)"
+        "--batch",
+        type=_count,
+        default=1,
+        metavar="ROWS",
+        help="join requests up to this many rows (default: %(default)s)",
     )
     add("--latency", type=float, default=0.05, metavar="SECONDS",
         help="a batch is not made to take longer (default: %(default)s)")  # fmt: skip
     add("--timeout", type=float, default=60.0, metavar="SECONDS",
         help="when a request is given up (default: %(default)s)")  # fmt: skip
-    add("--max-body", type=int, default=256, metavar="MIB", help="largest request (default: %(default)s)")
+    add("--max-body", type=_count, default=256, metavar="MIB", help="largest request (default: %(default)s)")
     add("--log-to", metavar="ADDRESS", help="keep requests and answers in a directory, an object store, or at a URL")
     add("--log-sample", type=_part, default=1.0, metavar="PART", help="the part of them, by chance (default: 1, all)")
     add(
         "--log-mode", choices=("all", "request", "response"), default="all", help="which of both (default: %(default)s)"
     )
     add("--log-name", default="", metavar="NAME", help="of the service, told to a URL")
-    add("--max-memory", type=int, metavar="MIB", help="replace a worker that holds more")
+    add("--max-memory", type=_count, metavar="MIB", help="replace a worker that holds more")
     return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of 1 or more")
+    return int(text)
 
 
 def _part(text: str) -> float:
@@ -91,12 +101,13 @@ async def _serve(options: argparse.Namespace, models: dict[str, Path], log: LogS
     held = None if options.grpc_port is None else reserve_port(options.host, options.grpc_port)
     settings = ServerSettings(
         models=models,
+        repository=None if options.repository is None else options.repository.absolute(),
         batch=BatchSettings(max_rows=options.batch, latency_seconds=options.latency, timeout_seconds=options.timeout),
         max_body_bytes=options.max_body << 20,
         grpc_port=None if held is None else held.getsockname()[1],
         grpc_host=options.host,
         log=log,
-        metrics_folder=folder,
+        workers_folder=folder,
     )
     memory = None if options.max_memory is None else options.max_memory << 20
     supervisor = Supervisor(settings, SupervisorSettings(workers=options.workers, memory_bytes=memory), listening)

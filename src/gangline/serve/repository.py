@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -67,8 +67,12 @@ class Repository:
         settings: BatchSettings,
         counters: Counters,
         log: RequestLog | None = None,
+        *,
+        folder: Path | None = None,
     ) -> None:
+        """``folder`` is where models are found that are asked for by name and were not there at the beginning."""
         self._folders = dict(models)
+        self._folder = folder
         self._settings = settings
         self._counters = counters
         self._log = log
@@ -124,9 +128,12 @@ class Repository:
             raise UnknownModelError(f"there is no model {name!r}; there are: {known}")
         return self._versions[name]
 
-    async def load_all(self) -> None:
-        """Load every model; those that cannot be loaded say why and leave the others alone."""
-        for name in self._folders:
+    async def load_all(self, without: Collection[str] = ()) -> None:
+        """Load every model but some; those that cannot be loaded say why and leave the others alone."""
+        for name in without:
+            if name in self._versions:
+                self.unload(name)
+        for name in [each for each in self._folders if each not in without]:
             try:
                 await self.load(name)
             except LoadError as error:
@@ -135,7 +142,7 @@ class Repository:
     async def load(self, name: str) -> None:
         """Load a model anew: what is ready answers until its successor is."""
         if name not in self._folders:
-            raise UnknownModelError(f"there is no model {name!r} in the repository")
+            self._folders[name] = self._found(name)
         try:
             folders = await asyncio.to_thread(_version_folders, self._folders[name])
         except OSError as error:
@@ -150,6 +157,12 @@ class Repository:
         failures = [failure for version in new.values() if (failure := await self._load_version(version))]
         if failures:
             raise LoadError(f"model {name!r}: {failures[0]}")
+
+    def _found(self, name: str) -> Path:
+        """Return the directory of a model that has come since; a name is never a path."""
+        if self._folder is None or name in ("", ".", "..") or "/" in name or not (self._folder / name).is_dir():
+            raise UnknownModelError(f"there is no model {name!r} in the repository")
+        return self._folder / name
 
     async def _load_version(self, version: Version) -> LoadError | None:
         if version.state is not State.READY:

@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 
 from gangline.serve import oip, tf_serving
+from gangline.serve.agreement import Agreement
 from gangline.serve.counters import MEDIA_TYPE, Counters
 from gangline.serve.errors import BadRequestError, ServeError
 from gangline.serve.repository import Repository, State, Version
@@ -23,10 +24,12 @@ _PLAIN = re.compile(r"[\w.-]+", re.ASCII)
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def build(repository: Repository, counters: Counters, version: str, max_body_bytes: int) -> web.Application:
+def build(
+    repository: Repository, agreement: Agreement, counters: Counters, version: str, max_body_bytes: int
+) -> web.Application:
     """Return the application that answers for these models."""
     app = web.Application(client_max_size=max_body_bytes)
-    Rest(repository, counters, version).register(app.router)
+    Rest(repository, agreement, counters, version).register(app.router)
     return app
 
 
@@ -56,8 +59,9 @@ def _json(body: object, status: int = 200) -> web.Response:
 class Rest:
     """The handlers, one for each path."""
 
-    def __init__(self, repository: Repository, counters: Counters, version: str) -> None:
+    def __init__(self, repository: Repository, agreement: Agreement, counters: Counters, version: str) -> None:
         self._repository = repository
+        self._agreement = agreement
         self._counters = counters
         self._version = version
 
@@ -169,12 +173,12 @@ class Rest:
 
     async def _load(self, request: web.Request) -> web.Response:
         await _options(request)
-        await self._repository.load(request.match_info["model"])
+        await self._agreement.ask(request.match_info["model"], loaded=True)
         return _json({})
 
     async def _unload(self, request: web.Request) -> web.Response:
         await _options(request)
-        self._repository.unload(request.match_info["model"])
+        await self._agreement.ask(request.match_info["model"], loaded=False)
         return _json({})
 
     async def _list(self, _: web.Request) -> web.Response:

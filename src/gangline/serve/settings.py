@@ -12,6 +12,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a worker process needs to know."""
 
     models: dict[str, Path]
+    repository: Path | None = None
+    """Where models may be added while it runs."""
     batch: BatchSettings = BatchSettings()
     max_body_bytes: int = 256 << 20
     """Larger requests are refused."""
@@ -21,8 +23,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     grpc_port: int | None = None
     log: LogSettings | None = None
     """What is kept of requests and answers."""
-    metrics_folder: Path | None = None
-    """Where the workers of one server keep what they count."""
+    workers_folder: Path
+    """Where the workers of one server keep what they count and what they were asked to load."""
 
 
 def to_text(settings: ServerSettings) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from gangline.serve import rest
+from gangline.serve.agreement import Agreement
 from gangline.serve.counters import Counters
 from gangline.serve.one_port import FirstBytes
 from gangline.serve.repository import Repository
@@ -29,19 +30,21 @@ async def run(settings: ServerSettings, listening: socket.socket, beat: int, *, 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    version, counters = installed_version("gangline"), Counters(settings.metrics_folder)
+    version, counters = installed_version("gangline"), Counters(settings.workers_folder)
     os.register_at_fork(after_in_child=partial(os.close, listening.fileno()))  # a model's children accept nothing
     log = None if settings.log is None else RequestLog(settings.log)
-    repository = Repository(settings.models, settings.batch, counters, log)
-    loading = asyncio.create_task(repository.load_all())
+    repository = Repository(settings.models, settings.batch, counters, log, folder=settings.repository)
+    agreement = Agreement(repository, settings.workers_folder)
+    loading = asyncio.create_task(agreement.begin())
     if load_first:
         await asyncio.wait({loading, stopping := asyncio.create_task(stop.wait())}, return_when="FIRST_COMPLETED")
         stopping.cancel()
-    application = rest.build(repository, counters, version, settings.max_body_bytes)
+    following = asyncio.create_task(_followed(loading, agreement))
+    application = rest.build(repository, agreement, counters, version, settings.max_body_bytes)
     runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=settings.drain_seconds)
     await runner.setup()
     assert runner.server is not None
-    rpc = Rpc(settings, repository, version)
+    rpc = Rpc(settings, repository, agreement, version)
     if settings.grpc_port is not None:
         await rpc.port()
     server = await asyncio.get_running_loop().create_server(
@@ -51,7 +54,8 @@ async def run(settings: ServerSettings, listening: socket.socket, beat: int, *, 
     server.close()
     await rpc.stop()
     await runner.cleanup()
-    loading.cancel()
+    for task in (loading, following):
+        task.cancel()
     counters.save()
     stuck = repository.stuck
     repository.close()
@@ -60,12 +64,18 @@ async def run(settings: ServerSettings, listening: socket.socket, beat: int, *, 
     return STUCK if stuck else 0
 
 
+async def _followed(loading: "asyncio.Task[None]", agreement: Agreement) -> None:
+    await loading
+    await agreement.follow()
+
+
 class Rpc:
     """gRPC's server: at a port of its own if the settings name one, and behind that of HTTP from the first call on."""
 
-    def __init__(self, settings: ServerSettings, repository: Repository, version: str) -> None:
+    def __init__(self, settings: ServerSettings, repository: Repository, agreement: Agreement, version: str) -> None:
         self._settings = settings
         self._repository = repository
+        self._agreement = agreement
         self._version = version
         self._server: Any = None
         self._port = 0
@@ -86,7 +96,9 @@ class Rpc:
         size = self._settings.max_body_bytes
         limits = [("grpc.max_receive_message_length", size), ("grpc.max_send_message_length", -1)]
         server = aio.server(options=[*limits, ("grpc.so_reuseport", 1)])
-        server.add_generic_rpc_handlers((InferenceService(self._repository, self._version).handlers(),))
+        server.add_generic_rpc_handlers(
+            (InferenceService(self._repository, self._agreement, self._version).handlers(),)
+        )
         if self._settings.grpc_port is not None:
             server.add_insecure_port(f"{self._settings.grpc_host}:{self._settings.grpc_port}")
         self._port = server.add_insecure_port("127.0.0.1:0")

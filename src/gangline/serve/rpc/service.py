@@ -8,6 +8,7 @@ import grpc
 import numpy as np
 
 from gangline.serve import tensors
+from gangline.serve.agreement import Agreement
 from gangline.serve.errors import BadRequestError, ServeError
 from gangline.serve.repository import Repository, State
 from gangline.serve.rest import EXTENSIONS, SERVER_NAME
@@ -42,8 +43,9 @@ def _to_bytes(message: Message) -> bytes:
 class InferenceService:
     """One method for each call."""
 
-    def __init__(self, repository: Repository, version: str) -> None:
+    def __init__(self, repository: Repository, agreement: Agreement, version: str) -> None:
         self._repository = repository
+        self._agreement = agreement
         self._version = version
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -130,11 +132,11 @@ class InferenceService:
         )
 
     async def _load(self, request: Message) -> Message:
-        await self._repository.load(request.model_name)
+        await self._agreement.ask(request.model_name, loaded=True)
         return pb.RepositoryModelLoadResponse()
 
     async def _unload(self, request: Message) -> Message:
-        self._repository.unload(request.model_name)
+        await self._agreement.ask(request.model_name, loaded=False)
         return pb.RepositoryModelUnloadResponse()
 
 
