@@ -100,7 +100,7 @@ def make(name: str, **fields: object) -> ServiceSpec:
     given = {
         "job": program("good", 1),
         "replicas": ReplicaRange(min=3),
-        "checks": Checks(ready=Check(http="/ready", every_seconds=0.3), within_seconds=6),
+        "checks": Checks(ready=Check(http="/ready", every_seconds=0.3), within_seconds=120),
         "rollout": RolloutRules(steps=(20,), pause_seconds=0.5),
         "access": Access(drain_seconds=10),
         **fields,
@@ -244,7 +244,8 @@ def test_bad_revision_never_has_more_than_its_share_and_goes_by_itself(client: C
     load = Load(service.status.address, rate=20)
 
     def roll() -> None:
-        client.services.edit(replace(service.spec, job=program(how, 2)))
+        checks = replace(service.spec.health, within_seconds=6)
+        client.services.edit(replace(service.spec, job=program(how, 2), checks=checks))
         until(client, name, lambda found: found.status.last_number == 2 and found.status.rollout is None)
 
     asyncio.run(under_load(load, roll))

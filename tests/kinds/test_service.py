@@ -33,6 +33,8 @@ def test_documented_file_is_read_and_written_back() -> None:
         ("{model: mnist}", "spec.model"),
         ("{model: 'model://mnist', access: {port: 70000}}", "spec.access.port"),
         ("{model: 'model://mnist', access: {port: 8443, certificate: /a.pem}}", "spec.access"),
+        ("{model: 'model://mnist', access: {hosts: ['digits:8080']}}", "spec.access.hosts"),
+        ("{model: 'model://mnist', access: {tokens: {ann: secret}}}", "spec.access.tokens"),
         ("{model: 'model://mnist', replicas: {min: 3, max: 2}}", "spec.replicas.max"),
         ("{model: 'model://mnist', replicas: {metric: reported}}", "spec.replicas.reported"),
         ("{model: 'model://mnist', rollout: {steps: [120]}}", "spec.rollout.steps"),

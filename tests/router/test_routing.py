@@ -125,6 +125,29 @@ async def test_tokens_are_checked_and_kept_from_the_backend(routed: Routed) -> N
         assert await answer.text() == "Bearer x"
 
 
+async def test_a_digest_that_is_none_closes_its_service_and_harms_no_other(routed: Routed) -> None:
+    backend = await routed.backend("one")
+    bad = service(backend, tokens=(Token(name="ci", sha256="not one"),))
+    await routed.route(bad, service(backend, name="alpha"), service(backend, name="zeta"))
+    for secret in ("", "not one", "x"):
+        assert (await routed.get(Authorization=f"Bearer {secret}"))[0] == 401
+    for name in ("alpha", "zeta"):
+        async with routed.session.get(routed.url(service=name)) as answer:
+            assert await answer.text() == "one"
+
+
+async def test_no_host_that_a_service_is_given_takes_the_name_of_another(routed: Routed) -> None:
+    backends = [await routed.backend(text) for text in ("own", "thief", "other")]
+    victim = split(revision("r1", backends[0], tag="next"))
+    thief = service(backends[1], name="thief", hosts=("digits.localhost", "next.digits.localhost", "a.example.org"))
+    other = service(backends[2], name="a", hosts=())
+    await routed.route(victim, thief, other)
+    base = f"http://127.0.0.1:{routed.port}/"
+    asked = [await _text(routed, base, host) for host in ("digits.localhost", "next.digits.localhost", "a.localhost")]
+    assert asked == ["own", "own", "other"]
+    assert await _text(routed, base, "a.example.org") == "thief"
+
+
 async def test_two_hundred_requests_are_held_until_there_is_a_backend(routed: Routed) -> None:
     await routed.route(service())
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:

@@ -14,8 +14,9 @@ from gangline.kinds.service import promote, rollback, scale
 from gangline.model import Timestamp
 from gangline.model.record import Record, RecordId
 from gangline.model.registered_model import Model, ModelSpec, ModelStatus, ModelVersion
+from gangline.model.routing import ServiceRoute
 from gangline.model.service import Check, Checks, ReplicaRange, RolloutRules, ServiceSpec
-from gangline.serving import ServiceSight, plan, route_of
+from gangline.serving import ServiceSight, plan, route_of, yielding
 from tests.serving.world import CRASHES, ERRORS, GOOD, NEVER_READY, SLOW, World, make_service, program
 
 
@@ -317,3 +318,16 @@ def test_rollout_that_waits_for_machines_says_so() -> None:
         world.tick()
     assert not world.service.status.notice
     assert world.service.status.current == 2
+
+
+def test_host_and_port_stay_with_the_service_that_has_them() -> None:
+    """Otherwise another tenant's service would get its requests."""
+    shop = ServiceRoute(name="shop.acme", hosts=("shop.example.org",), port=8443)
+    wish = ServiceRoute(name="thief", hosts=("Shop.example.org", "shop.acme.localhost", "own.example.org"), port=8443)
+    route, said = yielding(wish, [shop])
+    assert route == ServiceRoute(name="thief", hosts=("own.example.org",))
+    assert said == (
+        "Shop.example.org is that of service shop.acme; shop.acme.localhost is that of service shop.acme; "
+        "port 8443 is that of service shop.acme"
+    )
+    assert yielding(shop, [route]) == (shop, "")

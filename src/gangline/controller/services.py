@@ -26,7 +26,7 @@ from gangline.model.routing import (
     ServiceRoute,
 )
 from gangline.model.service import Check, Checks, Counters, ScaleMetric, Service
-from gangline.serving import Health, LoadSample, ReplicaSight, ServiceSight, number_of, route_name, route_of
+from gangline.serving import Health, LoadSample, ReplicaSight, ServiceSight, number_of, route_name, route_of, yielding
 
 _log = logging.getLogger(__name__)
 AnyRecord = Record[Any, Any]
@@ -161,8 +161,19 @@ class ServiceObserver:
             watched_since=known.since,
             counters={int(each.revision): _counters(each) for each in statistics if each.revision.isdecimal()},
             router=self._router.address,
-            problem=self._statistics.problems.get(known.name, "") if self._statistics is not None else "",
+            problem=self._problem(record, known.name, routes),
         )
+
+    def _problem(self, record: Service, name: str, routes: Mapping[str, ServiceRoute]) -> str:
+        """What the router cannot do for a service, and what another service has already."""
+        taken = yielding(route_of(record, ServiceSight()), self._others(record, routes))[1]
+        failed = self._statistics.problems.get(name, "") if self._statistics is not None else ""
+        return "; ".join(filter(None, (taken, failed)))
+
+    def _others(self, record: AnyRecord, routes: Mapping[str, ServiceRoute]) -> list[ServiceRoute]:
+        """The routes of other records; the parts of one hand host names on to each other."""
+        mine = {known.name for (record_id, _), known in self._services.items() if record_id == record.id}
+        return [route for name, route in routes.items() if name not in mine and name != route_name(record)]
 
     def _replica(self, known: _Known, number: int, job: Job, statistics: Iterable[RevisionStatistics]) -> ReplicaSight:
         watched, address = known.watched.get(number), self._address(job)
@@ -293,7 +304,8 @@ class ServiceObserver:
         for part in parts_of(record):
             sight = owned_by(part, owned).sight
             if isinstance(sight, ServiceSight) and part.status.current:
-                await self._tell(route_name(part), route_of(part, sight))
+                others = self._others(part, await self._routes_known())
+                await self._tell(route_name(part), yielding(route_of(part, sight), others)[0])
 
     async def forget(self, record: AnyRecord) -> bool:
         """Send no more requests to a service; return whether it has answered those that it had, or had its time."""

@@ -3,6 +3,7 @@
 ``gangline.serving`` decides what should exist; a router (``gangline.model.routing``) sends requests to it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -148,10 +149,27 @@ class Access:
 
     def __post_init__(self) -> None:
         _in_range("spec.access.port", self.port, 0, 65535)
+        for host in self.hosts:
+            if len(host) > _LONGEST_HOST or not _HOST_NAME.fullmatch(host):
+                raise InvalidInputError(
+                    f"'{host}' is not a host name", field="spec.access.hosts", expected="for example digits.example.org"
+                )
+        for name, digest in self.tokens.items():
+            if not _SHA256.fullmatch(digest):  # not shown: it may be the token itself
+                raise InvalidInputError(
+                    f"that of '{name}' is not a SHA-256",
+                    field="spec.access.tokens",
+                    expected="64 hexadecimal digits, as of: printf TOKEN | sha256sum",
+                )
         if bool(self.certificate) != bool(self.key):
             raise InvalidInputError(
                 "certificate and key do not fit", field="spec.access", expected="both of them, or neither"
             )
+
+
+_LONGEST_HOST = 253
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.IGNORECASE | re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.IGNORECASE | re.ASCII)
 
 
 class Logged(StrEnum):

@@ -61,7 +61,7 @@ class _Tls:
         """
         self.default = self.context(table.tls) if table.tls else None
         problems: dict[str, str] = {}
-        self.by_host = {}
+        self.by_host, own = {}, {}
         for service in table.services:
             try:
                 context = self.context(service.tls) if service.tls else None
@@ -69,7 +69,9 @@ class _Tls:
                 problems[service.name] = f"certificate: {error}"
                 continue
             if context is not None:
-                self.by_host |= dict.fromkeys((f"{service.name}.localhost", *service.hosts), context)
+                self.by_host |= dict.fromkeys((host.lower() for host in service.hosts), context)
+                own[f"{service.name}.localhost".lower()] = context
+        self.by_host |= own  # which no host that another service is given may take
         return problems
 
     def context(self, files: Certificate) -> ssl.SSLContext:

@@ -290,7 +290,7 @@ class ServiceNow:
         """Do as a new table says."""
         self.route = route
         self.budget = RetryBudget(route.retries.budget)
-        self._tokens = [bytes.fromhex(token.sha256) for token in route.tokens]
+        self._tokens = [_digest(token.sha256) for token in route.tokens]
         before = self.revisions
         self.revisions = {}
         for each in route.revisions:
@@ -356,6 +356,14 @@ class ServiceNow:
         yield from self.leaving
 
 
+def _digest(text: str) -> bytes:
+    """Read a digest; what is none fits no secret, and must not keep a whole table from being in force."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
 def tag_of(fields: Fields) -> str:
     """Return the tag that a request names in its header."""
     return next((value.decode("latin-1") for lower, _, value in fields if lower == _TAG), "")
@@ -407,11 +415,15 @@ class Services:
         self.version = table.version
 
     def _host_names(self) -> Iterator[tuple[bytes, tuple[ServiceNow, str]]]:
+        """All names, the weightier last: no host that a service is given takes another's own name, or tag of it."""
+        ranks: tuple[list[tuple[str, tuple[ServiceNow, str]]], ...] = ([], [], [], [])
         for service in self.services.values():
             tags = [revision.tag for revision in service.route.revisions if revision.tag]
-            for host in (f"{service.route.name}.localhost", *service.route.hosts):
-                yield host.lower().encode(), (service, "")
-                yield from ((f"{tag}.{host}".lower().encode(), (service, tag)) for tag in tags)
+            own = f"{service.route.name}.localhost"
+            for rank, hosts in ((0, service.route.hosts), (2, (own,))):
+                ranks[rank].extend((f"{tag}.{host}", (service, tag)) for tag in tags for host in hosts)
+                ranks[rank + 1].extend((host, (service, "")) for host in hosts)
+        return ((host.lower().encode(errors="replace"), found) for rank in ranks for host, found in rank)
 
     def find(self, host: bytes, target: bytes) -> Found | None:
         """Find the service by host name, or else by path."""

@@ -6,7 +6,7 @@
 from gangline.serving.plan import ServicePlan, plan
 from gangline.serving.revisions import UnknownModelError, first_replicas, is_wanted, roll_back
 from gangline.serving.rollout import number_of
-from gangline.serving.routes import route_name, route_of
+from gangline.serving.routes import route_name, route_of, yielding
 from gangline.serving.sight import EndedReplica, Health, LoadSample, ReplicaSight, ServiceSight
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "roll_back",
     "route_name",
     "route_of",
+    "yielding",
 ]

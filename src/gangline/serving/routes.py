@@ -1,5 +1,8 @@
 """What a router is told of a service: which revisions get which part of its requests, and where their replicas are."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from gangline.model import DEFAULT_TENANT
 from gangline.model.routing import (
     Backend,
@@ -40,6 +43,24 @@ def route_of(service: Service, sight: ServiceSight) -> ServiceRoute:
         retries=RetryRules(repeatable=bool(service.spec.model) if access.repeatable is None else access.repeatable),
         hold=HoldRules(seconds=access.hold_seconds),
     )
+
+
+def yielding(route: ServiceRoute, others: Iterable[ServiceRoute]) -> tuple[ServiceRoute, str]:
+    """Leave host names and ports to the services that have them already, and say which.
+
+    Otherwise whoever comes later, another tenant perhaps, would get the requests of whoever was first.
+    """
+    names: dict[str, str] = {}
+    ports: dict[int, str] = {}
+    for other in others:
+        names |= {host.lower(): other.name for host in (*other.hosts, f"{other.name}.localhost")}
+        ports |= {other.port: other.name} if other.port else {}
+    taken = [host for host in route.hosts if host.lower() in names]
+    said = [f"{host} is that of service {names[host.lower()]}" for host in taken]
+    if route.port in ports:
+        said.append(f"port {route.port} is that of service {ports[route.port]}")
+        route = replace(route, port=0)
+    return replace(route, hosts=tuple(host for host in route.hosts if host not in taken)), "; ".join(said)
 
 
 def _weights(service: Service, sight: ServiceSight) -> dict[int, float]:
