@@ -14,9 +14,9 @@ from gangline.kinds.service import promote, rollback, scale
 from gangline.model import Timestamp
 from gangline.model.record import Record, RecordId
 from gangline.model.registered_model import Model, ModelSpec, ModelStatus, ModelVersion
-from gangline.model.routing import ServiceRoute
-from gangline.model.service import Check, Checks, ReplicaRange, RolloutRules, ServiceSpec
-from gangline.serving import ServiceSight, plan, route_of, yielding
+from gangline.model.routing import LATENCY_BOUNDS, ServiceRoute
+from gangline.model.service import Check, Checks, Counters, ReplicaRange, RevisionTraffic, RolloutRules, ServiceSpec
+from gangline.serving import ServiceSight, plan, route_of, traffic_of, yielding
 from tests.serving.world import CRASHES, ERRORS, GOOD, NEVER_READY, SLOW, World, make_service, program
 
 
@@ -331,3 +331,17 @@ def test_host_and_port_stay_with_the_service_that_has_them() -> None:
         "port 8443 is that of service shop.acme"
     )
     assert yielding(shop, [route]) == (shop, "")
+
+
+def test_traffic_is_what_was_asked_between_two_looks() -> None:
+    none = [0] * (len(LATENCY_BOUNDS) + 1)
+    before = {1: Counters(requests=100, errors=10, latency=(100, *none[1:])), 2: Counters()}
+    now = {
+        1: Counters(requests=300, errors=12, latency=(100, 0, 0, 180, *none[5:], 20)),
+        2: Counters(),
+        3: Counters(requests=5, latency=(0, 5, *none[2:])),
+    }
+    first, third = traffic_of(now, before, 10.0)
+    assert first == RevisionTraffic(revision=1, per_second=20, errors=0.01, median_seconds=0.01, p95_seconds=60)
+    assert first.words == ("20", "1.0%", "10 ms", "60 s")
+    assert (third.revision, third.words) == (3, ("0.5", "0.0%", "2.5 ms", "2.5 ms"))

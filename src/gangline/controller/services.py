@@ -25,8 +25,18 @@ from gangline.model.routing import (
     RoutingTable,
     ServiceRoute,
 )
-from gangline.model.service import Check, Checks, Counters, ScaleMetric, Service
-from gangline.serving import Health, LoadSample, ReplicaSight, ServiceSight, number_of, route_name, route_of, yielding
+from gangline.model.service import Check, Checks, Counters, RevisionTraffic, ScaleMetric, Service
+from gangline.serving import (
+    Health,
+    LoadSample,
+    ReplicaSight,
+    ServiceSight,
+    number_of,
+    route_name,
+    route_of,
+    traffic_of,
+    yielding,
+)
 
 _log = logging.getLogger(__name__)
 AnyRecord = Record[Any, Any]
@@ -37,6 +47,8 @@ _FEWEST_SECONDS = 0.05
 _PROBED = Checks(ready=Check(every_seconds=0.2, failures=1))
 """How often it is looked what others found, who count failures themselves."""
 _ERRORS = "5xx"
+_TRAFFIC_SECONDS = 15.0
+"""What is shown of traffic is of so long."""
 
 
 class Router(Protocol):
@@ -82,6 +94,9 @@ class _Known:
     requests: int = 0
     active_at: Timestamp | None = None
     counted_at: Timestamp | None = None
+    measured: tuple[Timestamp, dict[int, Counters]] | None = None
+    """When traffic was last measured, and what had been counted then."""
+    traffic: tuple[RevisionTraffic, ...] | None = None
 
 
 _Key = tuple[RecordId, str]
@@ -159,7 +174,8 @@ class ServiceObserver:
             held=sum(each.held for each in statistics),
             active_at=known.active_at,
             watched_since=known.since,
-            counters={int(each.revision): _counters(each) for each in statistics if each.revision.isdecimal()},
+            counters=_by_revision(statistics),
+            traffic=known.traffic,
             router=self._router.address,
             problem=self._problem(record, known.name, routes),
         )
@@ -249,6 +265,8 @@ class ServiceObserver:
         for (record_id, _), known in self._services.items():
             self._note_load(known, cpu, now)
             statistics = self._of_revisions(known)
+            if _measured_anew(known, _by_revision(statistics), now):
+                self._wake(record_id)
             if any(each.held for each in statistics) and not _is_ready(known):
                 self._wake(record_id)
         if before is None or before.version != found.version or before.problems != found.problems:
@@ -407,6 +425,23 @@ def _counters(statistics: RevisionStatistics) -> Counters:
         errors=statistics.answers.get(_ERRORS, 0),
         latency=statistics.latency.counts,
     )
+
+
+def _by_revision(statistics: Iterable[RevisionStatistics]) -> dict[int, Counters]:
+    return {int(each.revision): _counters(each) for each in statistics if each.revision.isdecimal()}
+
+
+def _measured_anew(known: _Known, counters: dict[int, Counters], now: Timestamp) -> bool:
+    """Measure what a service is asked, now and then: its record is written each time that this changes."""
+    if known.measured is None:
+        known.measured = now, counters
+        return False
+    at, before = known.measured
+    if now - at < _TRAFFIC_SECONDS:
+        return False
+    known.measured, last = (now, counters), known.traffic
+    known.traffic = traffic_of(counters, before, now - at)
+    return known.traffic != last
 
 
 def _percent(known: _Known, cpu: dict[JobId, int]) -> float:

@@ -315,6 +315,26 @@ class ServiceEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionTraffic:
+    """What a revision was asked lately. Times are bounds: so many of its answers took no longer."""
+
+    revision: int
+    per_second: float
+    errors: float
+    """The part of its answers that were 5xx."""
+    median_seconds: float
+    p95_seconds: float
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Requests in a second, errors, median and 95th percentile, for a table."""
+        times = (
+            f"{each:g} s" if each >= 1 else f"{1000 * each:g} ms" for each in (self.median_seconds, self.p95_seconds)
+        )
+        return f"{self.per_second:g}", f"{self.errors:.1%}", *times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
     """How far a service has come. ``current`` is the revision that requests go to, 0 before there is one."""
 
@@ -335,6 +355,8 @@ class ServiceStatus:
     """Why it cannot go on: a model that is not there, a first revision that does not become ready."""
     notice: str = ""
     """What is wrong although it may answer: no machines for some replicas, a port in use."""
+    traffic: tuple[RevisionTraffic, ...] = ()
+    """What was asked in the last quarter of a minute or so; revisions that were asked nothing are left out."""
     events: tuple[ServiceEvent, ...] = ()
 
     @property
@@ -356,6 +378,10 @@ class ServiceStatus:
     def revision(self, number: int) -> Revision | None:
         """Return a revision by its number."""
         return next((each for each in self.revisions if each.number == number), None)
+
+    def traffic_words(self, revision: int) -> tuple[str, ...]:
+        """What a revision is asked now, for a table; dashes for nothing."""
+        return next((each.words for each in self.traffic if each.revision == revision), ("-",) * 4)
 
     def told(self, at: Timestamp, reason: str, message: str) -> "ServiceStatus":
         """Keep what happened; the oldest is forgotten."""

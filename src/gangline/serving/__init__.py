@@ -5,7 +5,7 @@
 
 from gangline.serving.plan import ServicePlan, plan
 from gangline.serving.revisions import UnknownModelError, first_replicas, is_wanted, roll_back
-from gangline.serving.rollout import number_of
+from gangline.serving.rollout import number_of, traffic_of
 from gangline.serving.routes import route_name, route_of, yielding
 from gangline.serving.sight import EndedReplica, Health, LoadSample, ReplicaSight, ServiceSight
 
@@ -24,5 +24,6 @@ __all__ = [
     "roll_back",
     "route_name",
     "route_of",
+    "traffic_of",
     "yielding",
 ]

@@ -59,6 +59,7 @@ def plan(
     status = replace(
         status,
         ready=sum(sight.ready(each.number) for each in present),
+        traffic=status.traffic if sight.traffic is None else sight.traffic,
         address=f"{sight.router}/services/{route_name(service)}" if sight.router else status.address,
     )
     made = replace(service, status=status)

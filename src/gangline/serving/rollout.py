@@ -1,11 +1,12 @@
 """How a rollout goes on: to its next step, to the end, or not at all. Every way out says why."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gangline.model import Job, Phase, ReplicaId, Timestamp
 from gangline.model.routing import LATENCY_BOUNDS
-from gangline.model.service import Counters, Rollout, Service, ServiceStatus
+from gangline.model.service import Counters, RevisionTraffic, Rollout, Service, ServiceStatus
 from gangline.serving.sight import ServiceSight
 
 _FEWEST_ERRORS = 3
@@ -140,6 +141,24 @@ def _job_failure(service: Service, rollout: Rollout, job: Job, candidate: Candid
 def number_of(job: Job) -> int:
     """Return the number of the replica that a job is."""
     return int(job.id.rpartition("-")[2])
+
+
+def traffic_of(
+    counters: Mapping[int, Counters], before: Mapping[int, Counters], seconds: float
+) -> tuple[RevisionTraffic, ...]:
+    """Say what revisions were asked between two looks."""
+    new = {number: found.since(before.get(number, Counters())) for number, found in counters.items()}
+    return tuple(
+        RevisionTraffic(
+            revision=number,
+            per_second=round(each.requests / seconds, 1),
+            errors=round(each.errors / each.requests, 3),
+            median_seconds=min(quantile(each, 0.5), LATENCY_BOUNDS[-1]),
+            p95_seconds=min(quantile(each), LATENCY_BOUNDS[-1]),
+        )
+        for number, each in sorted(new.items())
+        if each.requests
+    )
 
 
 def quantile(counters: Counters, part: float = _QUANTILE) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gangline.model import Phase, Timestamp
-from gangline.model.service import Checks, Counters
+from gangline.model.service import Checks, Counters, RevisionTraffic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,8 @@ class ServiceSight:
     """When a request was last seen; None: not since anybody looks."""
     watched_since: Timestamp | None = None
     counters: Mapping[int, Counters] = field(default_factory=dict)
+    traffic: tuple[RevisionTraffic, ...] | None = None
+    """None: it was not measured yet."""
     router: str = ""
     """Where the router answers; empty if none runs."""
     problem: str = ""

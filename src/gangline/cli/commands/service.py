@@ -81,8 +81,10 @@ def _print_revisions(service: Service) -> None:
         if status.rollout is not None and each.number == status.rollout.revision:
             role = f"step {status.rollout.step + 1} of {len(service.spec.rollout.steps) + 1}"
         replicas = sum(replica.revision == each.number for replica in status.replicas)
-        rows.append([str(each.number), role, str(replicas), each.model or "-", each.failed or "-"])
-    for line in table.lines(["REVISION", "STATE", "REPLICAS", "MODEL", "REASON"], rows):
+        traffic = status.traffic_words(each.number)
+        rows.append([str(each.number), role, str(replicas), *traffic, each.model or "-", each.failed or "-"])
+    headings = ["REVISION", "STATE", "REPLICAS", "REQUESTS/S", "ERRORS", "P50", "P95", "MODEL", "REASON"]
+    for line in table.lines(headings, rows):
         click.echo(line)
 
 

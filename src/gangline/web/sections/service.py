@@ -27,12 +27,23 @@ async def sections(request: web.Request, service: Service) -> Node:
         (each.number, _standing(service, each.number), each.model or "–", moment(each.created_at), each.failed)
         for each in reversed(status.revisions)
     ]
+    traffic = [(each.revision, *each.words) for each in status.traffic]
     events = [(moment(each.at), each.reason, each.message) for each in reversed(status.events[-20:])]
     return (
         section(
             "Revisions",
             table(("Revision", "Gets requests", "Model", "Made", "Given up because"), revisions, caption="Revisions"),
             name="revisions",
+        ),
+        section(
+            "Traffic",
+            table(
+                ("Revision", "Requests/s", "Errors", "Median", "95 of 100 within"),
+                traffic,
+                caption="What was asked in the last quarter of a minute",
+                empty="Nobody asks for anything.",
+            ),
+            name="traffic",
         ),
         section("Events", table(("When", "What", "Message"), events, caption="Events, newest first"), name="events"),
     )
