@@ -56,7 +56,7 @@ spec:
   parallelism: 4
   objective: {metric: loss, goal: minimize}
   parameters:
-    rate: [0.1, 0.03, 0.01]
+    rate: [0.3, 0.1, 0.03, 0.01, 0.003]
     width: [64, 128]
   template:
     spec:

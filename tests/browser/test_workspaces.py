@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import gangline
-from gangline.model import Resources
-from gangline.model.workspace import Tool, WorkspaceSpec
+from gangline.model import DEFAULT_TENANT, Resources
+from gangline.model.workspace import Tool, WorkspaceSpec, tensorboard_of
 from tests.browser.conftest import OpenTab
 from tests.environments import environment_with
 from tools.demo_site import DemoSite
@@ -88,9 +88,15 @@ def test_a_notebook_trains_submits_a_job_and_comes_back_with_its_files(
 def test_a_tensorboard_shows_what_jobs_reported_and_wrote(
     open_tab: OpenTab, site: DemoSite, variables: dict[str, str]
 ) -> None:
-    start(site, "board", Tool.TENSORBOARD, variables, jobs=("mnist-small", "mnist-large"))
+    name = tensorboard_of(DEFAULT_TENANT, ("mnist-small", "mnist-large")).name
+    start(site, name, Tool.TENSORBOARD, variables, jobs=("mnist-small", "mnist-large"))
     tab = open_tab()
-    board = opened(tab, site, "board")
+    tab.goto(site.at("jobs?text=mnist&phase=completed"))
+    tab.get_by_label("Select mnist-small").check()
+    tab.get_by_label("Select mnist-large").check()
+    tab.get_by_role("button", name="TensorBoard of selected").click()  # the same jobs: the one that is there
+    tab.wait_for_url(f"**/workspaces/{name}")
+    board = opened(tab, site, name)
     board.locator("tb-webapp").wait_for(state="attached")  # past the page that leads there
     wanted, runs = {"mnist-small/worker-0", "mnist-large/worker-1"}, set[str]()
     for _ in range(SLOW // LOOK):  # it reads event files after it began to answer, one run after the other
@@ -104,4 +110,4 @@ def test_a_tensorboard_shows_what_jobs_reported_and_wrote(
     expect(board.get_by_text("mnist-large/worker-1").first).to_be_visible()
     expect(board.locator("scalar-card").first.locator("canvas, svg").first).to_be_visible()
     tab.close()  # it would ask for a page that is gone
-    site.client.workspaces.delete("board")
+    site.client.workspaces.delete(name)

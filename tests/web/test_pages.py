@@ -3,6 +3,7 @@
 import re
 import shlex
 from html import unescape
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,8 +11,10 @@ from click.testing import CliRunner
 from gangline import operations
 from gangline.cli.main import cli
 from gangline.kinds import all_kinds
+from gangline.kinds.workspace import WORKSPACE
 from gangline.lifecycle.events import GangPlaced
-from gangline.model import JobId, JournalRecord, Phase, Resources, RoleName, RoleSpec, Timestamp
+from gangline.model import DEFAULT_TENANT, JobId, JournalRecord, Phase, Resources, RoleName, RoleSpec, Timestamp
+from gangline.model.workspace import Tool
 from gangline.testing.builders import make_placement
 from gangline.web.kind_words import title_of
 from tests.operations.fakes import Office
@@ -173,3 +176,30 @@ async def test_many_who_look_have_the_unfinished_jobs_read_once(
     office.clock.advance(1.0)
     await submitted(office, "another")
     assert "another" in (await owner.get(f"{TENANT}/queues/default"))[1]
+
+
+async def test_the_tensorboard_of_jobs_is_one_click_away_and_the_same_again(
+    office: Office, owner: Visitor, tmp_path: Path
+) -> None:
+    office.object_directory, office.claim_directory = tmp_path / "objects", tmp_path / "claims"
+    await submitted(office)
+    await submitted(office, "other")
+    assert "gangline tensorboard mnist --tenant default" in (await owner.get(f"{JOBS}/mnist"))[1]
+    form = {"csrf": await owner.csrf(), "job": "mnist"}
+    status, where = await owner.post(f"{TENANT}/selected/tensorboard", form)
+    assert status == 303
+    status, text = await owner.get(where)
+    assert status == 200
+    assert "tensorboard" in text
+    assert await owner.post(f"{TENANT}/selected/tensorboard", form) == (303, where)
+    (made,) = (await operations.list_records(office.context(), WORKSPACE, DEFAULT_TENANT, limit=5)).items
+    assert (made.spec.tool, made.spec.jobs) == (Tool.TENSORBOARD, ("mnist",))
+    for name, want in (("nobody", 404), ("", 400)):
+        assert (await owner.post(f"{TENANT}/selected/tensorboard", form | {"job": name}))[0] == want
+
+
+async def test_commands_that_differ_are_shown_as_they_are_typed(office: Office, owner: Visitor) -> None:
+    await submitted(office)
+    await submitted(office, "other", roles=(RoleSpec(name=RoleName("worker"), command=("echo", "two words")),))
+    _, text = await owner.get(f"{TENANT}/compare?job=mnist&job=other")
+    assert "echo 'two words'" in unescape(text)

@@ -3,7 +3,8 @@
 ``gangline.workspaces`` decides when it runs; ``gangline.web.gateway`` lets people in.
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated
@@ -94,6 +95,19 @@ class WorkspaceSpec:
     def right_to_open(self) -> Right:
         """What opening it needs: a TensorBoard only shows, everything else runs what one types."""
         return Right.READ if self.tool is Tool.TENSORBOARD else Right.WRITE
+
+
+def tensorboard_of(tenant: Tenant, jobs: Sequence[str], logs: Sequence[str] = ()) -> WorkspaceSpec:
+    """Return the TensorBoard of some jobs: the same name for the same ones, so that what is there is used again."""
+    digest = hashlib.sha256("\0".join((*sorted(jobs), "", *sorted(logs))).encode()).hexdigest()
+    return WorkspaceSpec(
+        name=f"tensorboard-{digest[:8]}",
+        tenant=tenant,
+        tool=Tool.TENSORBOARD,
+        resources=Resources(cpu_millis=250, memory_mib=512),
+        jobs=tuple(jobs),
+        logs=tuple(logs),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

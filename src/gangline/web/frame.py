@@ -209,6 +209,9 @@ def _navigation(request: web.Request, identity: Identity) -> Element:
         link = h.a(entry.title, href=where, aria_current="page" if here else None)
         groups.setdefault(entry.group, []).append(h.li(link))
     return h.nav(
+        h.label(
+            h.input(type="checkbox", id="menu"), " All pages", for_="menu"
+        ),  # the style sheet hides it where there is room
         [(h.h2(group), h.ul(entries)) for group, entries in groups.items()],
         h.p(f"Gangline {__version__}", cls="faint"),
         aria_label="Pages",

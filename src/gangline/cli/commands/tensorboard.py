@@ -1,6 +1,5 @@
 """``gangline tensorboard``."""
 
-import hashlib
 from typing import Any
 
 import click
@@ -8,11 +7,8 @@ import click
 from gangline.cli.commands.workspace import ensure, show_link, spec_of, start_options
 from gangline.cli.connection.client import connect
 from gangline.errors import InvalidInputError
-from gangline.model import Resources
-from gangline.model.workspace import Tool
-
-_NAME_BYTES = 4
-_RESOURCES = Resources(cpu_millis=250, memory_mib=512)
+from gangline.model import DEFAULT_TENANT
+from gangline.model.workspace import Tool, tensorboard_of
 
 
 @click.command("tensorboard")
@@ -44,12 +40,7 @@ def command(
     client = connect(ctx, tenant=given["tenant"])
     for job in jobs:
         client.get(job)  # somebody who mistyped a name learns it now
-    needs = {} if given["resources"] else {"resources": _RESOURCES}
-    spec = spec_of(ctx, name or _name_of(jobs, logs), Tool.TENSORBOARD, given, jobs=jobs, logs=logs, **needs)
+    usual = tensorboard_of(DEFAULT_TENANT, jobs, logs)
+    needs = {} if given["resources"] else {"resources": usual.resources}
+    spec = spec_of(ctx, name or usual.name, Tool.TENSORBOARD, given, jobs=jobs, logs=logs, **needs)
     show_link(ensure(ctx, spec), spec.name, port=port, no_open=no_open)
-
-
-def _name_of(jobs: tuple[str, ...], logs: tuple[str, ...]) -> str:
-    """The same name for the same jobs, so that what is there already is used again."""
-    digest = hashlib.sha256("\0".join((*sorted(jobs), "", *sorted(logs))).encode()).hexdigest()
-    return f"tensorboard-{digest[: 2 * _NAME_BYTES]}"

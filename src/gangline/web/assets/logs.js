@@ -36,6 +36,7 @@
 
   function tell() {
     const shown = lines.childElementCount;
+    if (!shown && !search.value) { state.textContent = "Nothing has been written yet."; return; }
     state.textContent = search.value ? `${shown} lines found${whole ? " in the whole log" : ` in the last ${kept.length}`}` : `${shown} lines`;
   }
 
@@ -144,5 +145,6 @@
   replica.addEventListener("change", again);
   document.getElementById("log-whole").addEventListener("click", everything);
   document.addEventListener("visibilitychange", () => { if (document.hidden && !whole) { stream?.abort(); } else if (!whole) follow(); });
+  tell();
   follow();
 })();

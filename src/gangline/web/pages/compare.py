@@ -1,5 +1,6 @@
 """Several jobs beside each other: their curves laid over each other, and what they differ in."""
 
+import shlex
 from collections.abc import Mapping
 
 from aiohttp import web
@@ -73,6 +74,8 @@ def _leaves(path: str, value: object) -> list[tuple[str, str]]:
     if isinstance(value, Mapping):
         below = (_leaves(f"{path}.{key}" if path else str(key), each) for key, each in value.items())
         return [leaf for leaves in below for leaf in leaves]
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return [(path, shlex.join(value))]
     return [] if value is None else [(path, str(value))]
 
 

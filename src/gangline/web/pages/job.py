@@ -208,6 +208,9 @@ def _actions(request: web.Request, job: Job) -> Element:
         found.append(act(request, "Resume", f"{where}/resume", ("resume", *of)))
     if not job.finished and any(role.elastic for role in job.spec.roles):
         found.append(scale_sheet(request, job))
+    board = address(job.spec.tenant, "selected", "tensorboard")
+    this = h.input(type="hidden", name="job", value=job.name)
+    found.append(act(request, "TensorBoard", board, ("tensorboard", *of), this))
     found.append(h.a("Rerun…", href=address(job.spec.tenant, "submit", like=job.name), cls="button"))
     if not job.finished:
         warning = "It ends for good and cannot be resumed. Its record, output and metrics stay."

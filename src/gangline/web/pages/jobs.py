@@ -152,7 +152,16 @@ def columns_asked(request: web.Request) -> tuple[str, ...]:
 
 def job_rows(tenant: str, jobs: tuple[Job, ...], *, more: tuple[str, ...] = (), chosen: bool = False) -> Element:
     """Jobs as a table, with ``more`` columns; ``chosen`` lets several be selected."""
-    headings = ("Name", "Phase", "Replicas", "Queue", "Submitted", "Ran", *(word.capitalize() for word in more), "Why")
+    headings = (
+        "Name",
+        "Phase",
+        "Replicas",
+        "Queue",
+        "Submitted",
+        "Ran",
+        *(word[:1].upper() + word[1:] for word in more),
+        "Why",
+    )
     rows = [_cells(tenant, job, more) for job in jobs]
     return table(
         ("Select", *headings) if chosen else headings,

@@ -1,8 +1,9 @@
-"""Several jobs at once, as they were selected in the list: compared, halted, resumed, cancelled or deleted.
+"""Several jobs at once, as they were selected in the list: compared, shown in TensorBoard, halted or ended.
 
 What destroys asks first. A job for which an act makes no sense is told of and does not keep the others from it.
 """
 
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -11,10 +12,13 @@ from aiohttp import web
 from gangline import operations
 from gangline.api.operation import Operation, post
 from gangline.api.rest.context import context_of
-from gangline.errors import GanglineError
+from gangline.errors import GanglineError, InvalidInputError, NotFoundError
+from gangline.kinds.workspace import WORKSPACE
 from gangline.model import Job, Tenant
 from gangline.model.access import Right
+from gangline.model.record import RecordId
 from gangline.model.wording import counted
+from gangline.model.workspace import tensorboard_of
 from gangline.operations import OperationContext
 from gangline.web.frame import Frame, address, form, may, show, tenant_here
 from gangline.web.html import Element, Node, h
@@ -50,14 +54,17 @@ _ACTS = (
 def buttons(request: web.Request) -> Element:
     """What can be done with the selected ones, for the form around the list."""
     tenant = tenant_here(request)
-    words = ("compare", *(act.word for act in _ACTS if may(request, Right.WRITE)))
+    words = {"compare": "Compare selected"}
+    if may(request, Right.WRITE):
+        words |= {act.word: f"{act.word.capitalize()} selected" + "…" * bool(act.warning) for act in _ACTS}
+        words["tensorboard"] = "TensorBoard of selected"
     found = [
         h.button(
-            f"{word.capitalize()} selected" + ("…" if word in ("cancel", "delete") else ""),
+            text,
             formaction=address(tenant, "selected", word),
             cls="quiet",
         )
-        for word in words
+        for word, text in words.items()
     ]
     return h.div(found, cls="actions")
 
@@ -66,6 +73,22 @@ async def compare(request: web.Request) -> web.StreamResponse:
     """Lead to the page that compares them."""
     names = await _names(request)
     raise web.HTTPSeeOther(f"{address(tenant_here(request), 'compare')}?{'&'.join(f'job={name}' for name in names)}")
+
+
+async def tensorboard(request: web.Request) -> web.StreamResponse:
+    """Start the TensorBoard of the selected jobs, or go on with it, and lead to it."""
+    context, tenant, names = context_of(request), tenant_here(request), await _names(request)
+    if not names:
+        raise InvalidInputError("no job is selected", field="job", expected="one job or more")
+    for name in names:
+        await operations.get_job(context, tenant, name)
+    spec = tensorboard_of(tenant, names)
+    try:
+        await operations.get_record(context, WORKSPACE, tenant, spec.name)
+        await operations.do_verb(context, WORKSPACE, tenant, spec.name, "start")
+    except NotFoundError:
+        await operations.create_record(context, WORKSPACE, RecordId(f"workspace-{secrets.token_hex(8)}"), spec)
+    raise web.HTTPSeeOther(address(tenant, WORKSPACE.plural, spec.name))
 
 
 async def _names(request: web.Request) -> list[str]:
@@ -129,5 +152,6 @@ def operations_here() -> list[Operation]:
     where = "/tenants/{tenant}/selected"
     return [
         post(Right.READ, f"{where}/compare", compare),
+        post(Right.WRITE, f"{where}/tensorboard", tensorboard),
         *(post(Right.WRITE, f"{where}/{act.word}", acting(act)) for act in _ACTS),
     ]

@@ -4,6 +4,7 @@ from typing import Any
 
 from aiohttp import web
 
+from gangline.model.parameter import Parameter
 from gangline.model.sweep import SweepStatus
 from gangline.model.wording import number
 from gangline.sweeps.results import coordinates, ranked
@@ -14,6 +15,7 @@ from gangline.web.parts import bar, drawing, lasting, phase_badge, section, tabl
 
 _TRIALS = 200
 _LINES = 300
+_LONGEST = 16
 
 
 async def sections(request: web.Request, sweep: SweepStatus) -> Node:
@@ -51,12 +53,19 @@ def _importance(found: Any) -> Element:
     return h.div([h.p(f"{name}: {value:.0%}", bar(value, most, "what mattered most")) for name, value in pairs])
 
 
+def _ends(parameter: Parameter) -> tuple[str, str]:
+    """What lies at both ends of a parameter's axis; long values are cut."""
+    if parameter.range is not None:
+        return number(parameter.range.low), number(parameter.range.high)
+    return parameter.values[0][:_LONGEST], parameter.values[-1][:_LONGEST]
+
+
 def _lines(sweep: SweepStatus, names: list[str]) -> Element:
     """Every trial as a line over the axes of the parameters; the last axis is the result."""
     found = coordinates(sweep)[:_LINES]
     results = [each.result for each in found]
     least, most = min(results), max(results)
-    width, height, top, bottom = max(140 * len(names), 280), 220, 30, 200
+    width, height, top, bottom = max(150 * len(names), 290), 240, 40, 215
     axes = len(names)
 
     def point(axis: int, place: float) -> str:
@@ -67,10 +76,14 @@ def _lines(sweep: SweepStatus, names: list[str]) -> Element:
         places = [*line.places, (line.result - least) / (most - least) if most > least else 0.5]
         points = " ".join(point(axis, place) for axis, place in enumerate(places) if place is not None)
         drawn.append(h.polyline(points=points, cls="best" if line is found[0] else None))
-    for axis, name in enumerate([*names, "result"]):
+    objective = sweep.spec.objective
+    for axis, name in enumerate([*names, objective.metric if objective else "result"]):
         x = 20 + axis * (width - 40) / axes
         anchor = "start" if axis == 0 else "end" if axis == axes else "middle"
         drawn.append(h.line(x1=f"{x:.1f}", x2=f"{x:.1f}", y1=top, y2=bottom, cls="axis"))
-        drawn.append(h.text(name, x=f"{x:.1f}", y=18, text_anchor=anchor))
+        drawn.append(h.text(name, x=f"{x:.1f}", y=14, text_anchor=anchor, cls="of"))
+        ends = (number(least), number(most)) if axis == axes else _ends(sweep.spec.parameters[axis])
+        for text, y in zip(ends, (bottom + 16, top - 8), strict=True):
+            drawn.append(h.text(text, x=f"{x:.1f}", y=y, text_anchor=anchor))
     label = f"{len(found)} trials; the best is trial {found[0].trial.number} with {number(found[0].result)}"
     return drawing(drawn, width, height, label=label, title="Parallel coordinates", cls="lines")
