@@ -33,7 +33,9 @@ from gangline.operations.cluster_data import ClusterRecords
 from gangline.storage.kubernetes import KubernetesStore
 
 if TYPE_CHECKING:
+    from gangline.compose.dashboard import PrivateDashboard
     from gangline.controller.feed import ChangeFeed
+    from gangline.wire import DashboardLink
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
@@ -72,6 +74,7 @@ class ContextService:
         self._kfp_ready = kfp_ready
         self._kfp_root = kfp_root
         self._token = secrets.token_urlsafe(32)
+        self._dashboard: PrivateDashboard | None = None
 
     async def run(self, *, ready: Callable[[], None], stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set; ``ready`` is called once requests are answered."""
@@ -92,6 +95,8 @@ class ContextService:
                 await stop.wait()
             finally:
                 await asyncio.gather(runner.cleanup(), kfp_runner.cleanup())
+                if self._dashboard is not None:
+                    await self._dashboard.close()
                 await session.close()
 
     def _application(self, session: "ClusterSession") -> web.Application:
@@ -99,9 +104,26 @@ class ContextService:
             local_caller(request)
             return session.operations()
 
-        app = make_app(context_for, code_limits=self._code_limits)
+        async def open_dashboard(request: web.Request, port: int) -> "DashboardLink":
+            if self._dashboard is None:
+                self._dashboard = self._pages(session)
+            return await self._dashboard.link(request, port)
+
+        app = make_app(context_for, code_limits=self._code_limits, open_dashboard=open_dashboard)
         app.middlewares.append(self._translating(session.store))  # within the one that writes errors down
         return app
+
+    def _pages(self, session: "ClusterSession") -> "PrivateDashboard":
+        """Make the pages of this person's view of the cluster, which last as long as the command that asked."""
+        from gangline.compose.dashboard import PrivateDashboard  # more than most commands wait for
+
+        return PrivateDashboard(
+            lambda request: session.operations(),
+            clock=SystemClock(),
+            owner=own_name,
+            home=Tenant(self._namespace),
+            behind=(self._translating(session.store),),
+        )
 
     def _kfp_runner(self, session: "ClusterSession") -> web.AppRunner:
         """Return what serves kfp.Client; whoever has the token speaks for this user."""

@@ -35,11 +35,14 @@ class PrivateDashboard:
         gateway: Gateway | None = None,
         told: Sequence[Setting] = (),
         recording: Sequence[Middleware] = (),
+        behind: Sequence[Middleware] = (),
     ) -> None:
+        """``behind`` stands behind the check of who may, of the pages and of the REST interface."""
         self._context_for = context_for
         self._gateway = gateway
         self._told = told
         self._recording = recording
+        self._behind = behind
         self._sessions = Sessions(clock)
         self._owner = owner
         self._home = home
@@ -78,7 +81,9 @@ class PrivateDashboard:
         identify = session_identify(self._sessions)
         gateway = self._gateway
         around = (*divided(gateway), checking_host(), *self._recording)
-        app = make_app(self._context_for, check=authorizing(identify), around=around, behind=(reading_only,))
+        app = make_app(
+            self._context_for, check=authorizing(identify), around=around, behind=(*self._behind, reading_only)
+        )
         attach(app, gateway)
         app.add_subapp(
             PREFIX,
@@ -90,6 +95,7 @@ class PrivateDashboard:
                 around=self._recording,
                 gateway=gateway,
                 told=self._told,
+                behind=self._behind,
             ),
         )
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

@@ -17,7 +17,7 @@ from gangline.errors import GanglineError, NotFoundError, UnauthenticatedError
 from gangline.model import Tenant
 from gangline.web.assets import Assets
 from gangline.web.forecasts import FORECASTER, Forecaster
-from gangline.web.frame import ASSETS, GATEWAY, HOME, LIVE, NAVIGATION, PREFIX, PRIVATE, Entry, Frame, show
+from gangline.web.frame import ANY_TENANT, ASSETS, GATEWAY, HOME, LIVE, NAVIGATION, PREFIX, PRIVATE, Entry, Frame, show
 from gangline.web.gateway import Gateway
 from gangline.web.guards import add_headers, check_form
 from gangline.web.html import h
@@ -79,11 +79,13 @@ def make_pages(
     assets: Assets | None = None,
     gateway: Gateway | None = None,
     told: Sequence[settings.Setting] = (),
+    any_tenant: bool = False,
 ) -> web.Application:
     """Build the application that is served below ``PREFIX``.
 
     ``recognize`` reads the token of a log-in form; without it, links are the only way in. ``around`` and ``behind``
-    stand around and behind the check of who may. ``told`` are the settings of the service.
+    stand around and behind the check of who may. ``told`` are the settings of the service. ``any_tenant``: in which
+    tenants somebody has rights is not known before they are asked about.
     """
     within = [_answer_errors, *around, authorizing(identify), check_form, *behind]
     app = web.Application(middlewares=within, client_max_size=_MOST_FORM_BYTES)
@@ -92,6 +94,7 @@ def make_pages(
     app[HOME] = home
     app[PRIVATE] = recognize is None
     app[GATEWAY] = gateway
+    app[ANY_TENANT] = any_tenant
     app[settings.SETTINGS] = told
     app[entrance.SESSIONS] = sessions
     app[entrance.RECOGNIZE] = recognize

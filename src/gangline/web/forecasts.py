@@ -7,6 +7,7 @@ many times as long as it took to find out.
 import asyncio
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
@@ -16,6 +17,7 @@ from gangline.forecast.whatif import Answer, what_if
 from gangline.model import JobId, Tenant, Timestamp
 from gangline.model.wording import duration
 from gangline.operations import OperationContext
+from gangline.storage.interface import Store
 
 _CYCLES = 200
 _MOST_JOBS = 5000
@@ -33,22 +35,22 @@ class Planned:
 
 
 class Forecaster:
-    """Looks ahead for the pages of one service."""
+    """Looks ahead for the pages of one service, with what whoever asks may see of it (``web.unfinished``)."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
-        self._planned: Planned | None = None
-        self._good_until = 0.0
+        self._planned: WeakKeyDictionary[Store, tuple[Planned, float]] = WeakKeyDictionary()
 
     async def planned(self, context: OperationContext) -> Planned:
         """Return when everybody who waits should start; a few seconds old."""
         async with self._turn:
             began = context.clock.now()
-            if self._planned is None or began >= self._good_until:
-                self._planned = await self._plan(context)
+            known, good_until = self._planned.get(context.store, (None, 0.0))
+            if known is None or began >= good_until:
+                known = await self._plan(context)
                 ended = context.clock.now()
-                self._good_until = ended + max(_LEAST_SECONDS, _WORTH * (ended - began))
-            return self._planned
+                self._planned[context.store] = known, ended + max(_LEAST_SECONDS, _WORTH * (ended - began))
+            return known
 
     async def _plan(self, context: OperationContext) -> Planned:
         state = await operations.state_now(context)

@@ -58,6 +58,9 @@ HOME: web.AppKey[Tenant] = web.AppKey("home", str)  # type: ignore[arg-type]  # 
 PRIVATE: web.AppKey[bool] = web.AppKey("private", bool)
 """Whether these are the pages of one user's own service, who gets in by a link."""
 
+ANY_TENANT: web.AppKey[bool] = web.AppKey("any tenant", bool)
+"""Whether anybody may ask for any tenant: only the cluster knows who has rights where."""
+
 GATEWAY: web.AppKey[Gateway | None] = web.AppKey("gateway", object)  # type: ignore[arg-type]  # it may be missing
 
 
@@ -171,7 +174,7 @@ def _banner(request: web.Request, identity: Identity) -> Element:
     tenant = tenant_here(request)
     return h.header(
         h.a("Gangline", href=address(tenant, "jobs"), cls="brand"),
-        _tenants(tenant, identity),
+        _tenants(tenant, identity, anyone=request.app[ANY_TENANT]),
         h.span(identity.name, cls="who"),
         h.form(
             csrf_field(request),
@@ -184,8 +187,8 @@ def _banner(request: web.Request, identity: Identity) -> Element:
     )
 
 
-def _tenants(tenant: Tenant, identity: Identity) -> Element:
-    if identity.operator:
+def _tenants(tenant: Tenant, identity: Identity, *, anyone: bool) -> Element:
+    if identity.operator or anyone:
         return h.form(
             h.label("Tenant", for_="tenant"),
             h.input(id="tenant", name="tenant", value=tenant, size=12),

@@ -15,6 +15,19 @@ from gangline.model.access import Identity
 Holder = Callable[[], Awaitable[Identity | None]]
 """Says who somebody is by now; None if they are nobody any more."""
 
+
+@dataclass(frozen=True, slots=True)
+class TokenHolder:
+    """Somebody who is known by a token, which stays in this process."""
+
+    token: str
+    recognize: Callable[[str], Awaitable[Identity | None]]
+
+    async def __call__(self) -> Identity | None:
+        """Say whose token it is by now."""
+        return await self.recognize(self.token)
+
+
 LINK_SECONDS = 120.0
 SESSION_SECONDS = 12 * 3600.0
 _MOST = 10_000

@@ -5,36 +5,49 @@ most as often as it is worth: where it takes long because much waits, what is sh
 """
 
 import asyncio
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from gangline.api.rest.context import context_of
 from gangline.model import Job
+from gangline.storage.interface import Store
 
 _LEAST_SECONDS = 0.3
 _WORTH = 5.0
 """For how many times as long as it took to read them they are kept."""
 
 
-class UnfinishedJobs:
-    """The unfinished jobs of one service, as they were a moment ago."""
+class _Seen:
+    """What one store had a moment ago."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-        self._jobs: list[Job] = []
-        self._good_until: float | None = None
+        self.turn = asyncio.Lock()
+        self.jobs: list[Job] = []
+        self.good_until: float | None = None
+
+
+class UnfinishedJobs:
+    """The unfinished jobs of one service, as they were a moment ago.
+
+    Over a cluster everybody asks with a store of their own, which shows what they may see: nobody is shown another's.
+    """
+
+    def __init__(self) -> None:
+        self._seen: WeakKeyDictionary[Store, _Seen] = WeakKeyDictionary()
 
     async def read(self, request: web.Request) -> list[Job]:
         """Return those of every tenant that whoever asks may act for."""
         context = context_of(request)
-        async with self._turn:
+        seen = self._seen.setdefault(context.store, _Seen())
+        async with seen.turn:
             began = context.clock.now()
-            if self._good_until is None or began >= self._good_until:
-                self._jobs = [job async for job in context.store.unfinished()]
+            if seen.good_until is None or began >= seen.good_until:
+                seen.jobs = [job async for job in context.store.unfinished()]
                 ended = context.clock.now()
-                self._good_until = ended + max(_LEAST_SECONDS, _WORTH * (ended - began))
+                seen.good_until = ended + max(_LEAST_SECONDS, _WORTH * (ended - began))
         tenants = context.caller.tenants
-        return [job for job in self._jobs if tenants is None or job.spec.tenant in tenants]
+        return [job for job in seen.jobs if tenants is None or job.spec.tenant in tenants]
 
 
 UNFINISHED: web.AppKey[UnfinishedJobs] = web.AppKey("unfinished", UnfinishedJobs)

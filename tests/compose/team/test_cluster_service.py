@@ -22,6 +22,7 @@ from gangline.kube import NAMESPACES, ClusterAccess, Credential, FixedCredential
 from gangline.settings import Settings
 from gangline.storage.audit import MemoryAudit
 from gangline.storage.kubernetes import DEFINITIONS
+from gangline.web.application import all_entries
 from tests.apiserver.server import ApiServer, Bearer
 
 ALL = frozenset({"get", "list", "watch", "create", "update", "patch", "delete"})
@@ -175,3 +176,97 @@ async def test_without_a_database_the_audit_record_is_in_the_log(
         assert (entry["who"], entry["path"], entry["after"]["metadata.name"]) == ("ada", VISION, "mnist")
         status, answer = await team.ask("root", "GET", "/api/v1/audit")
         assert (status, "setting database" in answer["detail"]) == (404, True)
+
+
+@dataclass
+class Browser:
+    """A browser without a screen: it has a jar for cookies, and follows no link by itself."""
+
+    session: aiohttp.ClientSession
+    base: str
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with self.session.get(f"{self.base}{path}") as answer:
+            return answer.status, await answer.text()
+
+    async def post(self, path: str, **fields: str) -> tuple[int, str]:
+        async with self.session.post(f"{self.base}{path}", data=fields, allow_redirects=False) as answer:
+            return answer.status, answer.headers.get("Location") or await answer.text()
+
+    async def csrf(self) -> str:
+        return (await self.get(f"{PAGES}/jobs"))[1].partition('name="csrf" value="')[2].partition('"')[0]
+
+
+@asynccontextmanager
+async def browsing(team: Team, who: str) -> AsyncIterator[Browser]:
+    """Somebody who has logged in to the pages with their token."""
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        browser = Browser(session, str(team.client.make_url("")).rstrip("/"))
+        status, text = await browser.post("/dashboard/login", token=f"of-{who}")
+        assert status == 200, text
+        assert f"of-{who}" not in text
+        yield browser
+
+
+PAGES = "/dashboard/tenants/vision"
+
+
+async def test_a_cluster_s_pages_show_and_do_what_the_cluster_allows(team: Team) -> None:
+    assert (await team.ask("ada", "POST", f"{VISION}?id=job-1", JOB))[0] == 201
+    async with browsing(team, "ada") as ada, browsing(team, "eve") as eve, browsing(team, "bob") as bob:
+        assert "Submit a job" in (await ada.get(f"{PAGES}/jobs"))[1]
+        status, text = await eve.get(f"{PAGES}/jobs")
+        assert (status, "mnist" in text, "Submit a job" in text) == (200, True, False)
+        assert (await bob.get(f"{PAGES}/jobs"))[0] == 403
+        assert (await eve.post(f"{PAGES}/jobs/mnist/cancel", csrf=await eve.csrf()))[0] == 403
+        assert (await ada.post(f"{PAGES}/jobs/mnist/cancel"))[0] == 403, "a form without its token"
+        assert (await ada.get(f"{VISION}/mnist/metrics?points=5"))[0] == 200, "what the curves read"
+        assert (await ada.post(f"{VISION}/mnist/cancel"))[0] == 403, "a cookie changes nothing there"
+        assert (await team.ask("ada", "GET", f"{VISION}/mnist"))[1]["status"]["phase"] != "CANCELLED"
+        assert (await ada.post(f"{PAGES}/jobs/mnist/cancel", csrf=await ada.csrf()))[0] == 303
+    entries = await team.audit.read(None, before=None, limit=10)
+    assert ("ada", 303) in [(entry.who, entry.status) for entry in entries]
+
+
+async def test_a_session_of_the_pages_ends_with_the_cluster_s_token(team: Team) -> None:
+    async with browsing(team, "ada") as ada:
+        assert (await ada.get(f"{PAGES}/jobs"))[0] == 200
+        del team.server.people["of-ada"]
+        async with asyncio.timeout(10):
+            while (await ada.get(f"{PAGES}/jobs"))[0] != 401:
+                pass
+    async with aiohttp.ClientSession() as session:
+        answer = await session.post(team.client.make_url("/dashboard/login"), data={"token": "of-nobody"})
+        assert answer.status == 422
+
+
+async def test_a_link_lends_a_login_to_a_browser_once(team: Team) -> None:
+    status, link = await team.ask("ada", "POST", "/api/v1/dashboard")
+    assert status == 200
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        browser = Browser(session, str(team.client.make_url("")).rstrip("/"))
+        assert (await browser.get(link["address"]))[0] == 200
+        assert (await browser.get(f"{PAGES}/jobs"))[0] == 200
+        assert (await browser.get(link["address"]))[0] == 422
+
+
+OF_THE_CLUSTER = {"nodes", "schedule", "settings", "clustertrainingruntimes", "tokens"}
+"""Pages of what is no namespace's: whom the cluster does not show it is told so."""
+
+
+@pytest.mark.parametrize(
+    ("who", "want"),
+    [
+        pytest.param("ada", OF_THE_CLUSTER, id="a member"),
+        pytest.param("eve", OF_THE_CLUSTER | {"audit", "submit", "submit/fields"}, id="a reader"),
+        pytest.param("root", {"tokens"}, id="who runs the cluster"),
+    ],
+)
+async def test_no_page_of_a_cluster_fails(team: Team, who: str, want: set[str]) -> None:
+    assert (await team.ask("ada", "POST", f"{VISION}?id=job-1", JOB))[0] == 201
+    paths = [entry.path for entry in all_entries()]
+    paths += ["jobs/mnist", "jobs/mnist/files", "jobs/mnist/lineage", "compare?job=mnist", "submit/fields"]
+    async with browsing(team, who) as browser:
+        found = {path: await browser.get(f"{PAGES}/{path}") for path in paths}
+    assert {path: text for path, (status, text) in found.items() if status >= 500} == {}
+    assert {path for path, (status, _) in found.items() if status != 200} == want

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gangline.api.operation import Operation
@@ -94,6 +94,20 @@ class ClusterPeople:
         assert operation is not None
         allowed = await self._may(person, question_of(operation, tenant))
         return Identity(name=person.name, roles={tenant: _ROLE_FOR[right]} if allowed else {})
+
+    async def with_all_roles(self, person: Person, found: Identity, tenant: Tenant) -> Identity:
+        """Return somebody whom an operation was granted with all that the cluster lets them do in a tenant."""
+        if tenant not in found.roles:
+            return found
+        highest = {
+            Role.ADMIN: _resource(tenant, "create", "rolebindings", group="rbac.authorization.k8s.io"),
+            Role.MEMBER: _resource(tenant, "create", "jobs"),
+        }
+        granted = [role for role, question in highest.items() if await self._may(person, question)]
+        operator = await self._may(person, platform_question(Right.OPERATE))
+        return replace(
+            found, roles={**found.roles, tenant: next(iter(granted), found.roles[tenant])}, operator=operator
+        )
 
     async def _at_home(self, person: Person) -> Identity:
         home = person.home

@@ -22,8 +22,8 @@ from gangline.api.auditing import auditing
 from gangline.api.bodies import MOST_STREAM_BYTES
 from gangline.api.ffdl import make_ffdl_app
 from gangline.api.ffdl.application import PREFIX as FFDL_PREFIX
-from gangline.api.ffdl.application import ffdl_identify, presented_token
-from gangline.api.identity import NOT_VALID, bearer_of
+from gangline.api.ffdl.application import ffdl_identify
+from gangline.api.identity import NOT_VALID
 from gangline.api.limits import Limiter, Limits, limiting
 from gangline.api.measuring import measuring
 from gangline.api.openid import read_openid
@@ -39,6 +39,7 @@ from gangline.compose.contexts import client_of, refusal_of
 from gangline.compose.local import open_store
 from gangline.compose.sockets import private_directory, remove
 from gangline.compose.team.cluster_people import ClusterPeople, Person, digest_of
+from gangline.compose.team.cluster_visits import ClusterVisits
 from gangline.compose.team.compressing import compress
 from gangline.compose.team.connections import KEEP_ALIVE_SECONDS, SilentConnections
 from gangline.compose.team.listening import Listening, open_port
@@ -46,18 +47,19 @@ from gangline.compose.team.rpc import open_rpc_port
 from gangline.errors import GanglineError, InvalidInputError, NotFoundError, UnauthenticatedError
 from gangline.kube import ClusterAccess, Credential, FixedCredential, KubeClient
 from gangline.model import Clock, Tenant
-from gangline.model.access import Identity, Role
 from gangline.model.audit import AuditEntry
 from gangline.operations import Caller, OperationContext
 from gangline.settings import Settings
 from gangline.storage.answers import KeptAnswers
 from gangline.storage.audit import AuditLog
 from gangline.telemetry import begin_log, numbers_or_none, traces_to
+from gangline.web.application import make_pages
+from gangline.web.frame import PREFIX
+from gangline.web.guards import reading_only
 from gangline.wire import LoginWays, plain
 
 _IDLE_SECONDS = 60.0
 _TEND_SECONDS = 15.0
-_PERSON: web.RequestKey[Person] = web.RequestKey("person", Person)
 _SESSION: web.RequestKey[ClusterSession] = web.RequestKey("cluster session", ClusterSession)
 _audit_log = logging.getLogger("gangline.audit")
 
@@ -152,28 +154,15 @@ def make_cluster_app(
     outside: Sequence[Middleware] = (),
     again_seconds: float = 5.0,
 ) -> web.Application:
-    """Build what the port serves: the REST interface and FfDL's. The cluster has Kubernetes' own."""
+    """Build what the port serves: the REST interface, the pages and FfDL's. The cluster has Kubernetes' own."""
 
-    async def identify(request: web.Request) -> Identity:
-        person = request[_PERSON] = await known(bearer_of(request))
-        return await people.identity(person, operation_of(request), tenant_in(request))
-
-    async def known(token: str) -> Person:
-        person = await people.person(token)
-        if person is None:
-            raise UnauthenticatedError(NOT_VALID)
-        return person
-
-    async def of_ffdl(token: str) -> Identity:
-        person = await known(token)
-        return Identity(name=person.name, roles={person.home: Role.MEMBER})
+    visits = ClusterVisits(people, clock)
 
     @web.middleware
     async def with_session(request: web.Request, handler: Handler) -> web.StreamResponse:
         if CALLER not in request or request.app is not request.match_info.apps[-1]:
             return await handler(request)
-        token = presented_token(request) or bearer_of(request)
-        person = request[_PERSON] if _PERSON in request else await known(token)
+        token, person = visits.token_of(request), await visits.person(request)
         async with sessions.entered(person, token, tenant_in(request) or person.home) as session:
             request[_SESSION] = session
             try:
@@ -200,13 +189,25 @@ def make_cluster_app(
     app = make_app(
         context_for,
         code_limits=settings.code_limits,
-        check=authorizing(identify, again_seconds=again_seconds),
+        check=authorizing(visits.by_token_or_cookie, again_seconds=again_seconds),
         login=login,
         around=around,
-        behind=(*behind, _refuse_tokens),
+        behind=(*behind, reading_only, _refuse_tokens),
+        open_dashboard=visits.link,
         numbers=numbers,
     )
-    named = authorizing(ffdl_identify(identify, of_ffdl), again_seconds=again_seconds)
+    pages = make_pages(
+        context_for,
+        identify=visits.on_pages,
+        sessions=visits.sessions,
+        home=Tenant("default"),
+        recognize=visits.recognize,
+        around=around,
+        behind=(*behind, _refuse_tokens),
+        any_tenant=True,
+    )
+    app.add_subapp(PREFIX, pages)
+    named = authorizing(ffdl_identify(visits.by_token, visits.of_ffdl), again_seconds=again_seconds)
     within = (*around, named, *behind)
     app.add_subapp(
         FFDL_PREFIX,

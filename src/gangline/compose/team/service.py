@@ -31,7 +31,7 @@ from gangline.web.frame import PREFIX
 from gangline.web.gateway import Gateway, attach, divided, opening
 from gangline.web.guards import reading_only, session_identify
 from gangline.web.pages.settings import Setting
-from gangline.web.sessions import Holder, Sessions
+from gangline.web.sessions import Holder, Sessions, TokenHolder
 from gangline.wire import DashboardLink, LoginWays
 
 KUBERNETES_PREFIX = "/kubernetes"
@@ -87,12 +87,7 @@ def make_team_app(
         return DashboardLink(address=f"{PREFIX}/enter?code={sessions.offer(holder_of(request))}")
 
     def holder_of(request: web.Request) -> Holder:
-        text = request.headers["Authorization"].partition(" ")[2].strip()
-
-        async def holder() -> Identity | None:
-            return await recognize(text)
-
-        return holder
+        return TokenHolder(request.headers["Authorization"].partition(" ")[2].strip(), recognize)
 
     counting = () if numbers is None else (measuring(numbers),)
     inside = (compress, auditing(audit, clock))

@@ -7,12 +7,12 @@ from aiohttp import web
 from gangline.api.identity import MOST_TOKEN_CHARACTERS, Recognize
 from gangline.api.operation import IDENTITY, Operation, get, post
 from gangline.errors import NotFoundError
-from gangline.model.access import Identity, Right
+from gangline.model.access import Right
 from gangline.model.identity import check_name
 from gangline.web.frame import ASSETS, PREFIX, PRIVATE, Frame, address, show, tenant_here
 from gangline.web.guards import cookie_name
 from gangline.web.html import Node, h
-from gangline.web.sessions import SESSION_SECONDS, Sessions
+from gangline.web.sessions import SESSION_SECONDS, Sessions, TokenHolder
 
 SESSIONS: web.AppKey[Sessions] = web.AppKey("sessions", Sessions)
 RECOGNIZE: web.AppKey[Recognize | None] = web.AppKey("recognize", object)  # type: ignore[arg-type]  # a callable has no class
@@ -49,11 +49,7 @@ async def login(request: web.Request) -> web.Response:
     token = given.strip() if isinstance(given, str) and len(given) <= MOST_TOKEN_CHARACTERS else ""
     if recognize is None or not token or await recognize(token) is None:
         return login_page(request, "the token is unknown, expired or revoked", HTTPStatus.UNPROCESSABLE_ENTITY)
-
-    async def holder() -> Identity | None:
-        return await recognize(token)
-
-    return _welcomed(request, request.app[SESSIONS].begin(holder))
+    return _welcomed(request, request.app[SESSIONS].begin(TokenHolder(token, recognize)))
 
 
 async def logout(request: web.Request) -> web.Response:
