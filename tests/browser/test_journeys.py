@@ -5,7 +5,7 @@ import sys
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import OpenTab
+from tests.browser.conftest import OpenTab, faults
 from tools.demo_site import DemoSite
 
 pytestmark = pytest.mark.browser
@@ -132,3 +132,28 @@ def test_several_jobs_are_cancelled_after_a_question(open_tab: OpenTab, site: De
     tab.wait_for_url("**/jobs")
     for name in ("unwanted-1", "unwanted-2"):
         assert site.client.wait(name, timeout=60).phase == "CANCELLED"
+
+
+def test_a_terminal_opens_in_a_running_replica(open_tab: OpenTab, site: DemoSite) -> None:
+    tab = open_tab()
+    tab.goto(site.at("jobs/mnist-live"))
+    tab.get_by_role("row", name="worker-1").get_by_role("button", name="Open").click()
+    expect(tab.get_by_role("heading", name="Terminal in worker-1")).to_be_visible()
+    keys = tab.get_by_label("Terminal: what you type goes to the shell")
+    expect(keys).to_be_focused()
+    assert faults(tab) == []
+    tab.keyboard.type(
+        "echo $((6 * 7))-$GANGLINE_INDEX; tput cols > columns; printf '<img src=x>\\033[1;31mred\\033[0m\\n'"
+    )
+    tab.keyboard.press("Enter")
+    screen = tab.locator("#terminal-screen")
+    expect(screen).to_contain_text("42-1")
+    expect(screen.locator("span.fore-1.bold", has_text="red")).to_be_visible()
+    assert screen.locator("img").count() == 0
+    tab.keyboard.type("ech")
+    tab.keyboard.press("Tab")  # the shell's, to complete what was begun
+    tab.keyboard.type("done; exit")
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_role("status").filter(has_text="the shell has ended with 0")).to_be_visible()
+    tab.keyboard.press("Shift+Tab")
+    expect(keys).not_to_be_focused()

@@ -87,7 +87,7 @@ class Typist:
     async def read(self) -> bytes:
         return self._typed.pop(0)
 
-    def write(self, data: bytes, *, error: bool) -> None:
+    async def write(self, data: bytes, *, error: bool) -> None:
         self.shown.append((data, error))
 
     async def size(self) -> tuple[int, int]:

@@ -32,7 +32,7 @@ class StandardConsole:
         """Return what was typed next; see Console."""
         return await self._typed.get()
 
-    def write(self, data: bytes, *, error: bool) -> None:
+    async def write(self, data: bytes, *, error: bool) -> None:
         """Show what the command wrote; see Console."""
         stream = sys.stderr.buffer if error else sys.stdout.buffer
         stream.write(data)

@@ -5,14 +5,12 @@ from contextlib import asynccontextmanager
 
 from gangline.compose.contexts import access_of, client_of, refusal_of
 from gangline.engines.kubernetes.manifests.pod import DEFAULT_CONTAINER
-from gangline.engines.kubernetes.observer import running_pod
+from gangline.engines.kubernetes.observer import SHELL, running_pod
 from gangline.errors import NotFoundError
-from gangline.kube import Console, KubeClient, KubeError, Pod
+from gangline.kube import KubeClient, KubeError, Pod
 from gangline.model import Job, ReplicaId
+from gangline.model.console import Console
 from gangline.storage.kubernetes import KubernetesStore
-
-SHELL = ("sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi")
-"""What is run for somebody who names no command: the best shell that the image has."""
 
 
 async def attach(

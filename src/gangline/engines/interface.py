@@ -28,6 +28,7 @@ from gangline.model import (
     Timestamp,
     Usage,
 )
+from gangline.model.console import Console
 from gangline.model.service import Check
 
 
@@ -222,4 +223,16 @@ class Answering(Protocol):
 
     async def check(self, gang_id: GangId, replica: ReplicaId, check: Check) -> str:
         """Return why a check does not hold of a replica; empty if it does."""
+        ...
+
+
+@runtime_checkable
+class Terminals(Protocol):
+    """An engine that lets somebody look around where a replica runs."""
+
+    async def interact(self, job: Job, replica: ReplicaId, console: Console) -> int:
+        """Run a shell there on a terminal, with the replica's variables and in its directory; return its exit code.
+
+        Raises NotFoundError if the replica does not run.
+        """
         ...

@@ -62,7 +62,7 @@ from gangline.kube.resources import (
     VOLUME_CLAIMS,
     Resource,
 )
-from gangline.kube.streams import Console, ExecResult
+from gangline.kube.streams import ExecResult
 from gangline.kube.transport import RetryPolicy
 from gangline.kube.watching import Applied, Change, Deleted, Synced
 
@@ -91,7 +91,6 @@ __all__ = [
     "Condition",
     "ConfigMap",
     "ConflictError",
-    "Console",
     "Credential",
     "CredentialError",
     "Deleted",

@@ -25,6 +25,7 @@ from gangline.kube.resources import Resource
 from gangline.kube.streams import ExecResult
 from gangline.kube.transport import RetryPolicy, Transport
 from gangline.kube.watching import Change, Follower, Reflection, log_lines
+from gangline.model.console import Console
 
 _log = logging.getLogger(__name__)
 
@@ -228,7 +229,7 @@ class KubeClient:
         self,
         pod: str,
         command: Sequence[str],
-        console: streams.Console,
+        console: Console,
         *,
         namespace: str | None = None,
         container: str | None = None,

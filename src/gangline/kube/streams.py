@@ -10,12 +10,12 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import aiohttp
 import msgspec
 
 from gangline.kube.errors import CommandError, KubeError, StreamError
+from gangline.model.console import Console
 
 WebSocket = aiohttp.ClientWebSocketResponse[bool]
 EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -35,22 +35,6 @@ class ExecResult:
     exit_code: int
     stdout: bytes
     stderr: bytes
-
-
-class Console(Protocol):
-    """A person's side of a command that runs elsewhere."""
-
-    async def read(self) -> bytes:
-        """Return what was typed next; nothing at the end of the input."""
-        ...
-
-    def write(self, data: bytes, *, error: bool) -> None:
-        """Show what the command wrote."""
-        ...
-
-    async def size(self) -> tuple[int, int]:
-        """Return the width and height of the terminal: at first as it is, then after each change."""
-        ...
 
 
 class _Cause(msgspec.Struct):
@@ -125,7 +109,7 @@ async def converse(socket: WebSocket, console: Console, *, terminal: bool) -> in
                 continue
             channel, data = message.data[0], message.data[1:]
             if channel in (_STDOUT, _STDERR) and data:
-                console.write(data, error=channel == _STDERR)
+                await console.write(data, error=channel == _STDERR)
             elif channel == _RESULT:
                 result += data
     finally:

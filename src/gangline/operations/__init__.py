@@ -45,6 +45,7 @@ from gangline.operations.rehearsal import rehearsing
 from gangline.operations.requests import cancel, delete, halt, prune, resume, scale
 from gangline.operations.stores import keep_store
 from gangline.operations.submission import submit
+from gangline.operations.terminals import interact
 from gangline.operations.tokens import create_token, identify_token, list_tokens, revoke_token
 from gangline.operations.workspaces import workspace_address
 
@@ -80,6 +81,7 @@ __all__ = [
     "has_code",
     "has_packages",
     "identify_token",
+    "interact",
     "journal",
     "keep_store",
     "kill",

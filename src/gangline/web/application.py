@@ -35,6 +35,7 @@ from gangline.web.pages import (
     selected,
     settings,
     submit,
+    terminal,
     tokens,
     use,
     what_if,
@@ -53,6 +54,7 @@ PAGES: tuple[ModuleType, ...] = (
     job,
     job_files,
     scaling,
+    terminal,
     submit,
     fields,
     compare,
@@ -100,6 +102,7 @@ def make_pages(
     app[entrance.RECOGNIZE] = recognize
     app[NAVIGATION] = all_entries()
     app[FORECASTER] = Forecaster()
+    app[terminal.TICKETS] = {}
     app[UNFINISHED] = UnfinishedJobs()
     app.on_response_prepare.append(add_headers)
     add_operations(app, all_operations())

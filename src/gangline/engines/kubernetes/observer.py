@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gangline.engines.interface import Engine, EngineEvent, FaultInjector, LogQuery, RemoteFiles
 from gangline.errors import EngineError, GanglineError, PermissionDeniedError
+from gangline.errors import NotFoundError as NoReplicaError
 from gangline.kube import (
     NODES,
     PODS,
@@ -27,6 +28,7 @@ from gangline.kube import (
 )
 from gangline.kube import Node as KubeNode
 from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, LogLine, Node, ReplicaId, Tenant, Usage
+from gangline.model.console import Console
 
 if TYPE_CHECKING:
     # Each brings much with it that a command which only lists jobs need not wait for.
@@ -44,6 +46,10 @@ HoldingJobs = Callable[[], Awaitable[Collection[Job]]]
 
 _log = logging.getLogger(__name__)
 _CONTROLLER = "gangline"
+
+
+SHELL = ("sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi")
+"""The best shell that an image has."""
 
 
 class KubernetesObserver:
@@ -81,6 +87,17 @@ class KubernetesObserver:
                 f"this needs to read the nodes and pods of the whole cluster, and you may not: {error.message}"
             ) from error
         return await self._describe(nodes, pods)
+
+    async def interact(self, job: Job, replica: ReplicaId, console: Console) -> int:
+        """Run a shell in the container of a replica; see Terminals."""
+        from gangline.engines.kubernetes.manifests.pod import DEFAULT_CONTAINER
+
+        owner = await self._owners.owner_of(job.id)
+        pod = None if owner is None else await running_pod(self._client, owner, job.gang_id, replica)
+        if pod is None:
+            raise NoReplicaError("running replica", str(replica), hint=f"job '{job.name}' has none now")
+        place = {"namespace": pod.metadata.namespace, "container": pod.metadata.annotations.get(DEFAULT_CONTAINER)}
+        return await self._client.interact(pod.metadata.name, SHELL, console, **place, terminal=True)
 
     async def usage(self) -> Usage:
         """Measure what is used now: of everything, or of the tenant's own replicas for whom may see no more."""

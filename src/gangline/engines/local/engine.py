@@ -33,9 +33,10 @@ from gangline.engines.local.system_users import SystemUsers
 from gangline.engines.local.watch.checking import check_replica
 from gangline.engines.local.watch.logs import follow_logs, read_logs
 from gangline.engines.local.watch.registering import Registrar
+from gangline.engines.local.watch.terminal import converse
 from gangline.engines.local.watch.watching import keep_stacks, pulses
 from gangline.engines.local.wire import ReplicaOrder
-from gangline.errors import EngineError
+from gangline.errors import EngineError, NotFoundError
 from gangline.lifecycle.events import GangFailed, GangStopped
 from gangline.lifecycle.watching import Pulse
 from gangline.model import (
@@ -54,6 +55,7 @@ from gangline.model import (
     ReplicaStatus,
     Usage,
 )
+from gangline.model.console import Console
 from gangline.model.service import Check
 from gangline.scheduling import terminating_gang
 from gangline.scheduling.gangs.holdings import HOLDING_STATES
@@ -242,6 +244,16 @@ class LocalEngine:
         self._recover()
         running = [(link.gang_id, *entry) for link in self._links.values() for entry in link.running()]
         return await asyncio.to_thread(self._meter.measure, await self._parts(), running)
+
+    async def interact(self, job: Job, replica: ReplicaId, console: Console) -> int:
+        """Run a shell beside a replica; see Terminals."""
+        self._recover()
+        link = self._links.get(job.gang_id)
+        running = [] if link is None else [each for each in link.running() if each[0].name == str(replica)]
+        if link is None or link.order is None or not running:
+            raise NotFoundError("running replica", str(replica), hint=f"job '{job.name}' has none now")
+        order, pid, group = running[0]
+        return await converse(pid, group, link.order.user, dict(order.environment), console)
 
     async def pulses(self, gang_id: GangId) -> Mapping[ReplicaId, Pulse]:
         """Look at the running replicas of a gang; see Watchful."""

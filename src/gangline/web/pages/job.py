@@ -10,7 +10,7 @@ from gangline.api.operation import Operation, get, post
 from gangline.api.rest.context import context_of, reference_of
 from gangline.dialects.native import job_to_plain
 from gangline.errors import ConflictError
-from gangline.model import Job, JournalRecord, Phase, Tenant
+from gangline.model import Job, JournalRecord, Phase, ReplicaState, ReplicaStatus, Tenant
 from gangline.model.access import Right
 from gangline.model.wording import amount, reason_text, state_counts
 from gangline.operations import OperationContext
@@ -78,7 +78,7 @@ def _live(
         section("Phases", timeline(job, context.clock.now()), name="phases"),
         section("Facts", _facts(job), name="facts"),
         section("Roles", _roles(job), name="roles"),
-        section("Replicas", _replicas(job), name="replicas"),
+        section("Replicas", _replicas(request, job), name="replicas"),
         section("Events", _events(journal), name="events"),
     )
 
@@ -121,9 +121,9 @@ def _roles(job: Job) -> Element:
     )
 
 
-def _replicas(job: Job) -> Element:
+def _replicas(request: web.Request, job: Job) -> Element:
     return table(
-        ("Replica", "Node", "State", "Exit", "Started", "Message"),
+        ("Replica", "Node", "State", "Exit", "Started", "Message", "Terminal"),
         [
             (
                 str(status.id),
@@ -132,12 +132,21 @@ def _replicas(job: Job) -> Element:
                 "–" if status.exit_code is None else status.exit_code,
                 moment(status.started_at),
                 status.message,
+                _terminal(request, job, status),
             )
             for status in job.replicas
         ],
         caption="Replicas",
         empty="It has not started yet.",
     )
+
+
+def _terminal(request: web.Request, job: Job, status: ReplicaStatus) -> Node:
+    if status.state is not ReplicaState.RUNNING or not may(request, Right.WRITE):
+        return "–"
+    words = ("shell", job.name, "-i", str(status.id), "--tenant", job.spec.tenant)
+    where = address(job.spec.tenant, "jobs", job.name, "terminal")
+    return act(request, "Open", where, words, h.input(type="hidden", name="replica", value=str(status.id)))
 
 
 def _events(journal: Sequence[JournalRecord]) -> Node:
