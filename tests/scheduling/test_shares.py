@@ -359,6 +359,35 @@ EXCHANGED = [
         evicts={"x": "large", "guest": "large"},
     ),
     Scenario(
+        "it has at once what a lesser gang of its queue takes back, if it would stop that one for it next",
+        nodes(1, gpus=2),
+        [
+            running(job("guest", role(2), queue="b"), {"n0": 2}),
+            job("lesser", queue="a", priority=10),
+            job("large", role(2), queue="a"),
+        ],
+        [queue("a", guarantee={"gpus": 1}), queue("b")],
+        waits={"large": Constraint.MAKING_ROOM, "lesser": Constraint.RESOURCES},
+        evicts={"guest": "large"},
+    ),
+    Scenario(
+        "but not if somebody else's share covers what it would need besides",
+        nodes(1, gpus=2),
+        [
+            running(job("guest", role(2), queue="b"), {"n0": 2}),
+            job("lesser", queue="a", priority=10),
+            job("large", role(2), queue="a"),
+            job("other", queue="c"),
+        ],
+        [queue("a", guarantee={"gpus": 1}), queue("b"), queue("c", guarantee={"gpus": 1})],
+        waits={
+            "lesser": Constraint.MAKING_ROOM,
+            "large": Constraint.RESOURCES,
+            "other": Constraint.MAKING_ROOM,
+        },
+        evicts={"guest": "lesser"},
+    ),
+    Scenario(
         "nobody is stopped for it where there is room beyond its share that nobody else can use",
         nodes(1, gpus=6),
         [

@@ -6,15 +6,16 @@ is left to elastic gangs.  Nothing outside this module sees a cycle half done.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
-from gangline.model import Job, JobId, QueueName, Timestamp
+from gangline.model import JobId, QueueName, Timestamp
 from gangline.model.explanation import Constraint, Explanation, amount_text
 from gangline.scheduling.balance import Balance
+from gangline.scheduling.ceilings import Ceilings
 from gangline.scheduling.cycle_memory import CycleMemory, PastUse, SizePlan
 from gangline.scheduling.decision import Decision, Start
 from gangline.scheduling.demand.shapes import Demand
@@ -41,6 +42,8 @@ from gangline.scheduling.surplus import SETTLING_SECONDS, Surplus, scale_down, s
 HOPELESS = frozenset({Constraint.NODES, Constraint.TOO_LARGE})
 """No stopping and no waiting helps against these."""
 
+NO_HEIRS: Mapping[JobId, JobId] = {}
+
 AGAIN_SECONDS = 1.0
 """How soon the next cycle follows one that has not reached everybody."""
 
@@ -50,11 +53,19 @@ def decide(snapshot: Snapshot, policies: Policies = DEFAULT_POLICIES) -> Decisio
     if _nothing_to_do(snapshot, policies):
         return Decision(memory=replace(snapshot.memory, holdings=snapshot.holdings))
     cycle = _Cycle(snapshot, policies)
-    if cycle.hasty:
-        # Once more, with those last who would be stopped in the next cycle for somebody of their own queue.
-        again = _Cycle(snapshot, policies, last=frozenset(chain.from_iterable(cycle.hasty.values())))
-        cycle = again if all(map(again.has_place, cycle.hasty)) else cycle
-    return cycle.conclude()
+    return (_less_hasty(cycle) if cycle.hasty else cycle).conclude()
+
+
+def _less_hasty(cycle: "_Cycle") -> "_Cycle":
+    """Once more, without those who would be stopped in the next cycle for somebody of their own queue: they come last,
+    or that one gets what others give up for them. As before if it gets no place even so, or only at others' expense."""
+    lesser = frozenset(chain.from_iterable(cycle.hasty.values()))
+    again = _Cycle(cycle.snapshot, cycle.policies, last=lesser)
+    if cycle.hasty.keys() <= again.placed:
+        return again
+    heirs = {each: job_id for job_id, others in cycle.hasty.items() for each in others & cycle.room.places.keys()}
+    again = _Cycle(cycle.snapshot, cycle.policies, heirs=heirs) if heirs else cycle
+    return again if (cycle.placed | cycle.hasty.keys()) - lesser <= again.placed else cycle
 
 
 def _nothing_to_do(snapshot: Snapshot, policies: Policies) -> bool:
@@ -64,10 +75,21 @@ def _nothing_to_do(snapshot: Snapshot, policies: Policies) -> bool:
 
 
 class _Cycle:
-    """The state of one cycle. Made and dropped by ``decide``; those in ``last`` come with who is beyond their share."""
+    """The state of one cycle. Made and dropped by ``decide``; those in ``last`` come with who is beyond their share.
 
-    def __init__(self, snapshot: Snapshot, policies: Policies, *, last: Collection[JobId] = ()) -> None:
+    What others would give up for those in ``heirs`` goes to the one who would take it from them.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policies: Policies,
+        *,
+        last: Collection[JobId] = (),
+        heirs: Mapping[JobId, JobId] = NO_HEIRS,
+    ) -> None:
         self.snapshot = snapshot
+        self._heirs = heirs
         self.seen = seen_before(snapshot)
         self.policies = policies = taught(policies, self.seen)
         self.measure = snapshot.holdings.measure
@@ -75,6 +97,7 @@ class _Cycle:
         self.reservations = Reservations(snapshot, policies)
         self.room = RoomMaker(self.reservations, self.tree)
         self.reasons = Reasons(self.reservations)
+        self.ceilings = Ceilings(self.tree, snapshot)
         self.line = WaitingLine(
             self.tree, policies, snapshot.now, yielding=self.room.yielding, held=snapshot.held.values(), last=last
         )
@@ -97,9 +120,10 @@ class _Cycle:
         self.count()
         self.serve()
 
-    def has_place(self, job_id: JobId) -> bool:
-        """Whether a gang starts, or has a place in what others give up."""
-        return job_id in self.layouts or job_id in self.room.places
+    @property
+    def placed(self) -> set[JobId]:
+        """The gangs that start, or have a place in what others give up."""
+        return self.layouts.keys() | self.room.places.keys()
 
     def count(self) -> None:
         """Book what is used, count what is asked for, divide the cluster among the queues, form the line."""
@@ -162,6 +186,8 @@ class _Cycle:
 
     def _pass(self, turns: Iterable[Turn]) -> None:
         for turn in turns:
+            if turn.gang.job.id in self.room.places:
+                continue
             known = self._answers.get(alike := self._class(turn)) if self._answers else None
             if known is not None and alike in self.room.passed_over:
                 self.room.passed_over[alike].append(turn)
@@ -181,7 +207,7 @@ class _Cycle:
         """Start a gang, or say why not."""
         amounts = self._need(turn.gang.demand)
         if self.tree.fixes and (beyond := self.tree.beyond_guarantee(turn.leaf, turn.gang.job, amounts)) is not None:
-            return self._not_guaranteed(amounts, beyond)
+            return self.ceilings.not_guaranteed(amounts, beyond)
         if self.tree.shares_types:
             # Which type it gets is settled below, where one that the queue may have no more of is closed to it.
             amounts = amounts.copy()
@@ -208,7 +234,7 @@ class _Cycle:
                 # What is short is told of the nodes, whatever types the queue may have.
                 short = self.reservations.shortfall(turn.gang.demand, suits)
                 if short is None:
-                    why = self._answers[self._class(turn)] = self._over_type(turn, int(amounts[GPU]))
+                    why = self._answers[self._class(turn)] = self.ceilings.over_type(turn, int(amounts[GPU]))
                     return why
                 found = short
             return self._wait(turn, found, suits, typed)
@@ -250,6 +276,7 @@ class _Cycle:
         why = self._short(turn, short, suits)
         if why.constraint not in HOPELESS:
             where = both(suits, typed)
+            self._give_to_heir(turn, where)
             if self.room.on_nodes(turn, where) or (self.tree.divided and self.room.in_share(turn, where)):
                 return self._making_room(turn, why)
             self._look_back(turn, where)
@@ -279,6 +306,16 @@ class _Cycle:
             self._start(turn, found)
         self._reserve_again(*self.first)
         return not isinstance(found, Shortfall)
+
+    def _give_to_heir(self, turn: Turn, where: Bools | None) -> None:
+        """Let a more important gang of its queue have at once what it would take from this one in the next cycle."""
+        name = self._heirs.get(turn.gang.job.id)
+        if name is None or name in self.room.places:
+            return
+        gang = self.snapshot.waiting[name]
+        heir = Turn(gang, turn.leaf, self.policies.job_order.rank(gang.job, self.snapshot.now))
+        if self.room.for_heir(turn, where, heir, self._where(heir)):
+            self.explanations[name] = self._making_room(heir, Explanation(constraint=Constraint.MAKING_ROOM))
 
     def _look_back(self, turn: Turn, where: Bools | None) -> None:
         """Find out whether less important gangs of its queue have just got what the gang could have had."""
@@ -325,16 +362,20 @@ class _Cycle:
                 turns.popleft()
 
     def _gets_what_leaves(self, turn: Turn) -> bool:
-        job, amounts = turn.gang.job, self._need(turn.gang.demand)
-        typed = self.tree.open_types(turn.leaf, job, int(amounts[GPU])) if self.tree.typed else None
-        where = both(self.reservations.affinity.allowed(turn.gang), typed)
-        fixed = self.tree.beyond_guarantee(turn.leaf, job, amounts) is not None
-        if fixed or not self.room.in_what_leaves(turn, where):
+        job = turn.gang.job
+        fixed = self.tree.beyond_guarantee(turn.leaf, job, self._need(turn.gang.demand)) is not None
+        if fixed or not self.room.in_what_leaves(turn, self._where(turn)):
             return False
         if self.first is not None and self.first[0] is turn:
             self.first = None
         self.explanations[job.id] = self._making_room(turn, self.explanations[job.id])
         return True
+
+    def _where(self, turn: Turn) -> Bools | None:
+        """Nodes that a gang's neighbours and its queue allow it now; None for all."""
+        gpus = int(self._need(turn.gang.demand)[GPU])
+        typed = self.tree.open_types(turn.leaf, turn.gang.job, gpus) if self.tree.typed else None
+        return both(self.reservations.affinity.allowed(turn.gang), typed)
 
     def _reserve_again(self, turn: Turn, typed: Bools | None) -> None:
         """Somebody more important has got the place of the first in line: find it another."""
@@ -343,27 +384,11 @@ class _Cycle:
             self.explanations[name], predicted_start_at=self.reservations.reserve(turn, typed)
         )
 
-    def _not_guaranteed(self, amounts: Ints, beyond: Excess) -> Explanation:
-        """It may not be stopped, and a queue takes such gangs only within its guarantee."""
-        branch, constraint = beyond.branch, Constraint.NOT_GUARANTEED
-        guarantee = dict(zip(self.measure.names, self.tree.fixable(branch).tolist(), strict=True))
-        asked = dict(zip(self.measure.names, amounts.tolist(), strict=True))
-        if too_much := [name for name in beyond.missing if asked[name] > guarantee[name]]:
-            missing = {name: asked[name] - guarantee[name] for name in too_much}
-            at_most = {name: guarantee[name] for name in too_much}
-            return Explanation(constraint=constraint, queue=branch.queue.name, missing=missing, at_most=at_most)
-        return self._held_back(constraint, branch, beyond.missing, fixed=True)
-
-    def _kept_by_others(self, turn: Turn, branch: Branch, missing: dict[str, int]) -> Explanation:
-        """Others lend no more of what they are guaranteed."""
-        keeper = self.tree.keeper(turn.leaf, branch, next(iter(missing)))
-        return Explanation(constraint=Constraint.LENDING_LIMIT, queue=keeper.queue.name, missing=missing)
-
     def _over(self, turn: Turn, amounts: Ints, allowed: Bools | None, excess: Excess) -> Explanation:
         """The queue (or one above it) is at its ceiling."""
         branch, missing = excess.branch, excess.missing
         if excess.kept:
-            return self._kept_by_others(turn, branch, missing)
+            return self.ceilings.kept_by_others(turn, branch, missing)
         constraint = self.tree.ceiling_of(branch, missing)
         ceilings = dict(zip(self.measure.names, branch.ceiling.tolist(), strict=True))
         asked = dict(zip(self.measure.names, amounts.tolist(), strict=True))
@@ -373,7 +398,7 @@ class _Cycle:
             at_most = {name: ceilings[name] for name in beyond}
             return Explanation(constraint=constraint, queue=branch.queue.name, missing=missing, at_most=at_most)
         helps = self._against_limit(turn, amounts, allowed, branch, missing)
-        return self._held_back(constraint, branch, missing, tuple(helps))
+        return self.ceilings.held_back(constraint, branch, missing, tuple(helps))
 
     def _against_limit(
         self, turn: Turn, amounts: Ints, allowed: Bools | None, branch: Branch, missing: dict[str, int]
@@ -399,40 +424,6 @@ class _Cycle:
         if state not in self._fits:
             self._fits[state] = self.reservations.would_fit(demand, None)
         return self._fits[state]
-
-    def _over_type(self, turn: Turn, gpu_millis: int) -> Explanation:
-        """It would fit, but only on GPUs of a type of which its queue (or one above it) may have no more."""
-        closed = list(self.tree.closed_types(turn.leaf, turn.gang.job, gpu_millis))
-        names = self.measure.names[self.measure.typed]
-        missing = {names[each.number]: each.short for each in reversed(closed)}
-        if closed[0].kept:
-            return self._kept_by_others(turn, closed[0].branch, {names[closed[0].number]: closed[0].short})
-        if closed[0].fixed:
-            amounts = self.measure.of_type(self.measure.of_amounts({"gpu_millis": gpu_millis}), closed[0].number)
-            return self._not_guaranteed(amounts, Excess(closed[0].branch, missing))
-        own = [
-            names[each.number] for each in closed if each.branch is closed[0].branch and not (each.kept or each.fixed)
-        ]
-        return self._held_back(self.tree.ceiling_of(closed[0].branch, own), closed[0].branch, missing)
-
-    def _held_back(
-        self,
-        constraint: Constraint,
-        branch: Branch,
-        missing: dict[str, int],
-        helps: tuple[str, ...] = (),
-        *,
-        fixed: bool = False,
-    ) -> Explanation:
-        """Others of a queue have what the gang would need; ``fixed``: those of them that may not be stopped."""
-        held = (each for each in self.snapshot.held.values() if not fixed or is_fixed(each.job))
-        holders = sorted({each.owner for each in held if self._is_below(each.job, branch)})
-        shown = tuple(holders[:HOLDERS_SHOWN])
-        return Explanation(constraint=constraint, queue=branch.queue.name, missing=missing, holders=shown, helps=helps)
-
-    def _is_below(self, job: Job, branch: Branch) -> bool:
-        leaf = self.tree.branches.get(job.spec.queue)
-        return leaf is not None and any(each is branch for each in leaf.path)
 
     def conclude(self) -> Decision:
         """Hand out the surplus and put everything together."""

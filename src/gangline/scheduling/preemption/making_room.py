@@ -149,6 +149,22 @@ class RoomMaker:
         self._carry_out(turn, plan)
         return True
 
+    def for_heir(self, turn: Turn, allowed: Bools | None, heir: Turn, where: Bools | None) -> bool:
+        """Keep a place for another gang of the queue, which may use nodes ``where``, in what would be given up for this
+        one. False if there is no room for it."""
+        clearing = self._reservations.clearing()
+        plan = self._plan_in(clearing, turn, self._reservations.still_open(allowed), None)
+        if plan is None or plan.moved or not self._is_allowed(turn, plan):
+            return False
+        mark = clearing.mark()
+        clearing.release(plan.units)
+        layout = Attempt(heir.gang.demand, self._reservations.still_open(where), clearing).fit()
+        clearing.undo(mark)
+        if layout is None or not self._is_allowed(heir, Plan(plan.units, layout)):
+            return False
+        self._carry_out(heir, Plan(plan.units, layout))
+        return True
+
     def _is_allowed(self, turn: Turn, plan: Plan) -> bool:
         """Whether the gang may have its place once all is given up: a queue that lends less gets back what it keeps,
         and whoever stands before it in line does not take it back."""
