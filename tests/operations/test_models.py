@@ -13,8 +13,11 @@ from gangline.data.model_files import KeptModel
 from gangline.data.tars import packed
 from gangline.errors import ConflictError, InvalidInputError, NotFoundError, PermissionDeniedError
 from gangline.kinds.model import MODEL
+from gangline.kinds.service import SERVICE
 from gangline.model import DEFAULT_TENANT, DataMove, JobId, Metric, ReplicaId, RoleName, Tenant
+from gangline.model.record import Record, RecordId
 from gangline.model.registered_model import ModelReference, ModelVersion
+from gangline.model.service import Revision, ServiceSpec, ServiceStatus
 from gangline.model.transfer import DataVersion
 from gangline.operations.models import RecordedModels
 from gangline.operations.tar_streams import tar_chunks
@@ -130,6 +133,26 @@ async def test_what_an_unfinished_job_reads_is_not_deleted(
     await operations.promote(context, DEFAULT_TENANT, "mnist", "old", None)
     with pytest.raises(ConflictError, match="job 'mnist' reads it"):
         await operations.delete_record(context, MODEL, DEFAULT_TENANT, "mnist")
+
+
+async def test_what_a_service_serves_or_goes_back_to_is_not_deleted_though_nothing_reads_it_now(
+    office: Office, models: RecordedModels
+) -> None:
+    for digest in ("a", "b", "c"):
+        await models.register(DEFAULT_TENANT, "mnist", version(digest))
+    revisions = tuple(
+        Revision(number=number, job=make_spec(), model=f"mnist:{number}", created_at=at()) for number in (1, 2, 3)
+    )
+    status = ServiceStatus(revisions=revisions, last_number=3, current=3, previous=2, wanted=3, scale=0)
+    spec = ServiceSpec(name="digits", model="model://mnist:3")
+    asleep = Record(id=RecordId("service-1"), spec=spec, status=status, created_at=at())
+    await office.store.records(SERVICE).create(asleep)
+    context = office.context()
+    for number in (2, 3):
+        with pytest.raises(ConflictError, match="in use: service 'digits' has it"):
+            await operations.delete_version(context, DEFAULT_TENANT, "mnist", number)
+    await operations.delete_version(context, DEFAULT_TENANT, "mnist", 1)
+    assert await numbers(office) == [2, 3]
 
 
 @pytest.mark.parametrize(

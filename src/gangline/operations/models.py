@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +18,7 @@ from gangline.data.unpacking import PermanentError
 from gangline.engines.interface import RemoteFiles
 from gangline.errors import ConflictError, InvalidInputError, NotFoundError, StaleVersionError, StorageError
 from gangline.kinds.model import MODEL, readers_of
+from gangline.kinds.service import SERVICE
 from gangline.model import Clock, Job, JobId, Tenant
 from gangline.model.record import Record, RecordId
 from gangline.model.registered_model import (
@@ -32,6 +33,7 @@ from gangline.model.registered_model import (
     without_alias,
     without_version,
 )
+from gangline.model.service import Service
 from gangline.operations.context import OperationContext
 from gangline.operations.tar_streams import full_disk_told, receive_stream, tar_chunks
 from gangline.storage.interface import Store
@@ -198,9 +200,11 @@ async def promote(context: OperationContext, tenant: Tenant, name: str, alias: s
 async def delete_version(context: OperationContext, tenant: Tenant, name: str, number: int) -> Model:
     """Delete a version that nobody uses; its files go once no other version has them."""
     unfinished = [job async for job in context.store.unfinished() if not job.finished]
+    services = await all_records(context.store, SERVICE, tenant)
 
     def change(model: Model) -> Model:
         _check_unread(model, number, unfinished)
+        _check_unserved(model, number, services)
         return without_version(model, number)
 
     before = await find_record(context.store, MODEL, tenant, name)
@@ -241,6 +245,15 @@ def _check_unread(model: Model, number: int, jobs: Sequence[Job]) -> None:
             continue  # the job will be told so itself
         if meant == number:
             raise ConflictError(f"version {number} of model '{model.name}' is in use: job '{job}' reads it")
+
+
+def _check_unserved(model: Model, number: int, services: Iterable[Service]) -> None:
+    """Refuse what a service has a use for although no replica reads it now: it may be asleep, or be rolled back."""
+    for service in services:
+        status = service.status
+        pointed = {status.current, status.previous, status.wanted, status.rollout.revision if status.rollout else 0}
+        if any(each.number in pointed and each.model == f"{model.name}:{number}" for each in status.revisions):
+            raise ConflictError(f"version {number} of model '{model.name}' is in use: service '{service.name}' has it")
 
 
 async def _change(context: OperationContext, tenant: Tenant, name: str, change: Callable[[Model], Model]) -> Model:
