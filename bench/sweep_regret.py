@@ -10,13 +10,16 @@ repetitions. Also prints what one question costs at the end of a long search: CP
 of their trials are trained to their ends in this process; compared are the regrets, and how many epochs were run. Both
 report the best loss of any epoch, as that is the model somebody keeps, and asha judges by it: the loss of a single
 epoch rises and falls. Asha tries more values than are trained in full, which is what it saves epochs for: among 27
-values the noise at its first rung would lose the best, and there would be nothing to make up for it.
+values the noise at its first rung would lose the best, and there would be nothing to make up for it. With
+``--rehearsed`` the plan is asked after every epoch and no job is started: what the rule itself is worth, without the
+time that it takes to stop a job.
 
     python bench/sweep_regret.py [--trials 60] [--repetitions 20] [--long 1000] [--functions branin digits]
-    python bench/sweep_regret.py --asha [--trials 60] [--repetitions 5] [--first 1] [--functions digits cancer mnist]
+    python bench/sweep_regret.py --asha [--rehearsed] [--trials 60] [--repetitions 5] [--functions digits cancer mnist]
 """
 
 import argparse
+import json
 import math
 import os
 import statistics
@@ -24,7 +27,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -36,7 +39,7 @@ import trainings
 from gangline.kinds import Owned
 from gangline.kinds.sweep import plan_sweep
 from gangline.lifecycle import new_job
-from gangline.model import Job, Metric, Phase, PhaseEntry, ReplicaId, Resources, RoleName, Timestamp
+from gangline.model import Job, JobId, Metric, Phase, PhaseEntry, ReplicaId, Resources, RoleName, Timestamp
 from gangline.model.parameter import Parameter, Range
 from gangline.model.record import RecordId
 from gangline.model.stopping import Rule, Stopping
@@ -62,6 +65,8 @@ def within(*bounds: tuple[float, float]) -> tuple[Parameter, ...]:
 
 
 EPOCHS = 5
+LAST = 27
+"""The epochs of a whole run with --asha."""
 FULL = 27
 """How many trials are trained to their ends, for comparison with --asha."""
 TRAINED = (
@@ -219,48 +224,98 @@ def row(name: str, trials: int, repetitions: int) -> tuple[dict[str, float], int
     return {sampler: statistics.median(found) - least for sampler, found in best.items()}, same, compared
 
 
+def asha_spec(name: str, seed: int, trials: int, first: int) -> SweepSpec:
+    """Return a search that halts trials at rungs."""
+    return replace(
+        sweep_of(FUNCTIONS[name], "random", seed, trials).spec,
+        parallelism=None,
+        objective=Objective("best_loss", Goal.MINIMIZE),
+        stopping=Stopping(rule=Rule.ASHA, first=first, factor=3, last=LAST),
+    )
+
+
+def in_full(name: str, values: Mapping[str, str]) -> Iterator[float]:
+    return trainings.losses(name, {key: float(value) for key, value in values.items()}, LAST)
+
+
+def moved(job: Job, phase: Phase, at: Timestamp) -> Job:
+    return replace(job, history=(*job.history, PhaseEntry(phase=phase, at=at, reason="Bench")))
+
+
+def rehearsed(name: str, seed: int, trials: int, first: int) -> tuple[float, float, int, int]:
+    """Return what ``asha`` does, of a search whose jobs are halted at once and whose epochs take no time."""
+    spec = asha_spec(name, seed, trials, first)
+    sweep = replace(sweep_of(FUNCTIONS[name], "random", seed, trials), spec=spec)
+    jobs, left, reports = dict[JobId, Job](), dict[JobId, Iterator[float]](), dict[JobId, list[float]]()
+    now, values = Timestamp(0.0), list[Mapping[str, str]]()
+    while not sweep.settled:
+        now = Timestamp(now + 1)
+        history = tuple(
+            Metric(job_id=job_id, replica=CHIEF, name="best_loss", value=min(seen[: n + 1]), step=n + 1, at=now)
+            for job_id, seen in reports.items()
+            for n in range(len(seen))
+        )
+        newest = tuple(metric for metric in history if metric.step == len(reports[metric.job_id]))
+        wanted = plan_sweep(sweep, Owned(jobs=tuple(jobs.values()), metrics=newest, history=history), now)
+        sweep = replace(sweep, status=wanted.status)
+        for new in wanted.create:
+            values.append(json.loads(new.spec.env["TRIAL_PARAMETERS"]))
+            jobs[new.id], reports[new.id] = moved(new_job(new.id, new.spec, now), Phase.PROCESSING, now), []
+            left[new.id] = in_full(name, values[-1])
+        steps = ((wanted.halt, Phase.HALTED), (wanted.resume, Phase.PROCESSING), (wanted.cancel, Phase.CANCELLED))
+        for job_id, phase in ((each, phase) for ids, phase in steps for each in ids):
+            jobs[job_id] = moved(jobs[job_id], phase, now)
+        for job_id in [each for each, job in jobs.items() if job.phase is Phase.PROCESSING]:
+            loss = next(left[job_id], None)
+            if loss is None:
+                jobs[job_id] = ended(jobs[job_id], now)
+            else:
+                reports[job_id].append(loss)
+    reached = min(min(reports[each]) for each, job in jobs.items() if job.phase is Phase.COMPLETED)
+    full = min(min(in_full(name, each)) for each in values[:FULL])
+    return reached, full, sum(map(len, reports.values())), LAST * FULL
+
+
 def asha(name: str, seed: int, trials: int, pause: float, first: int) -> tuple[float, float, int, int]:
     """Return the best loss and the epochs of a search that halts trials at rungs, and of one that trains all."""
-    last = 27
     role = make_role(
         command=(sys.executable, str(Path(trainings.__file__).resolve())),
         resources=Resources(cpu_millis=250, memory_mib=256),
     )
     folder = os.environ.get("GANGLINE_MNIST", str(trainings.FOLDER))
-    env = {"TRAINING": name, "TRAINING_EPOCHS": str(last), "TRAINING_PAUSE": str(pause), "GANGLINE_MNIST": folder}
+    env = {"TRAINING": name, "TRAINING_EPOCHS": str(LAST), "TRAINING_PAUSE": str(pause), "GANGLINE_MNIST": folder}
     spec = replace(
-        sweep_of(FUNCTIONS[name], "random", seed, trials).spec,
+        asha_spec(name, seed, trials, first),
         template=replace(make_spec("regret", roles=(role,)), env={**env, "OPENBLAS_NUM_THREADS": "1"}),
-        parallelism=None,
-        objective=Objective("best_loss", Goal.MINIMIZE),
-        stopping=Stopping(rule=Rule.ASHA, first=first, factor=3, last=last),
     )
     with tempfile.TemporaryDirectory() as home, Client.embedded(home=Path(home)) as client:
         client.sweeps.submit(spec)
         done = client.sweeps.wait(spec.name, timeout=1800)
         reached = [trial.result for trial in done.trials if trial.phase is Phase.COMPLETED and trial.result is not None]
         run = sum(len({metric.step for metric in client.metrics(trial.job_id, name="loss")}) for trial in done.trials)
-    full = [
-        min(trainings.losses(name, {key: float(value) for key, value in trial.values.items()}, last))
-        for trial in done.trials[:FULL]
-    ]
-    return min(reached), min(full), run, last * len(full)
+    full = [min(in_full(name, trial.values)) for trial in done.trials[:FULL]]
+    return min(reached), min(full), run, LAST * len(full)
 
 
 def _line(name: str, stopped: float, full: float, run: float, whole: float) -> str:
     return f"{name:<24}{stopped:>12.4f}{full:>12.4f}{run:>10.0f}{whole:>8.0f}{run / whole:>8.2f}"
 
 
-def print_asha(names: Sequence[str], repetitions: int, trials: int, pause: float, first: int) -> int:
-    print(f"asha through real jobs: {trials} trials of up to 27 epochs, the first rung after {first}; {FULL} in full")
+def print_asha(names: Sequence[str], given: argparse.Namespace) -> int:
+    trials, first = given.trials, given.first
+    how = "rehearsed" if given.rehearsed else "through real jobs"
+    print(f"asha {how}: {trials} trials of up to {LAST} epochs, the first rung after {first}; {FULL} in full")
     print("losses of single searches, then median regrets against the least loss that any of these reached; a training")
     print("passes if the median regret of asha is no higher, with a third of the epochs at most")
     print(f"{'training':<24}{'asha':>12}{'full':>12}{'epochs':>10}{'of':>8}{'share':>8}")
     failed = 0
     for name in names:
         found = list[tuple[float, float, int, int]]()
-        for seed in range(repetitions):
-            found.append(asha(name, seed, trials, pause, first))
+        for seed in range(given.repetitions):
+            if given.rehearsed:
+                found.append(rehearsed(name, seed, trials, first))
+            else:
+                found.append(asha(name, seed, trials, given.pause, first))
             print(_line(name, *found[-1]), flush=True)
         least = min(min(each[:2]) for each in found)
         stopped, full, run, whole = (statistics.median(each) for each in zip(*found, strict=True))
@@ -277,6 +332,7 @@ def main() -> int:
     parser.add_argument("--long", type=int, default=1000, help="trials of a search that is timed; 0: none")
     parser.add_argument("--functions", nargs="+", choices=list(FUNCTIONS), default=list(FUNCTIONS))
     parser.add_argument("--asha", action="store_true", help="run real jobs with early stopping instead")
+    parser.add_argument("--rehearsed", action="store_true", help="with --asha: ask the plan, and start no jobs")
     parser.add_argument("--first", type=int, default=1, help="the epoch of the first rung of --asha")
     parser.add_argument("--pause", type=float, default=1.0, help="seconds that --asha adds to every epoch")
     given = parser.parse_args()
@@ -284,7 +340,7 @@ def main() -> int:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     if given.asha:
         names = [name for name in given.functions if name in trainings.NAMES]
-        return print_asha(names, given.repetitions, given.trials, given.pause, given.first)
+        return print_asha(names, given)
     print(f"median regret of {given.repetitions} searches of {given.trials} trials")
     print(f"{'function':<12}" + "".join(f"{sampler:>11}" for sampler in SAMPLERS) + "   same as Optuna")
     differing = 0
