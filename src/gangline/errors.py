@@ -20,6 +20,7 @@ inspects error text.
       EngineError               an engine could not do what it was told
       StorageError              a store could not keep or return a record
         StorageFullError        there is no room left to keep anything; reading goes on
+        RecordTooLargeError     one record has grown too large for its store; the others are as they were
         UnreadableRecordError   one record is damaged, or breaks the rules of this version; the others are as they were
 """
 
@@ -146,6 +147,10 @@ class StorageError(GanglineError):
 
 class StorageFullError(StorageError):
     """There is no room for a record; nothing was changed."""
+
+
+class RecordTooLargeError(StorageError):
+    """One record has grown larger than its store can keep; asking again will not help, nothing was changed."""
 
 
 class UnreadableRecordError(StorageError):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gangline.controller import Controller, RecordDriver
-from gangline.errors import NotFoundError, StorageError
+from gangline.errors import NotFoundError, RecordTooLargeError, StorageError
 from gangline.kinds import Kind, NewJob, Owned, Plan, derived_format
-from gangline.model import JobId, Tenant, Timestamp
+from gangline.model import JobId, Phase, Tenant, Timestamp
 from gangline.model.record import Record, RecordId
 from gangline.storage.memory import MemoryStore
 from gangline.storage.owned import read_owned
@@ -105,3 +105,38 @@ async def test_a_record_that_the_store_refuses_waits_alone(monkeypatch: pytest.M
         await driver.settle()
         assert tries.count("number-2") == want_tries
     assert [record.name for record in await records.unsettled() if not record.settled] == []
+
+
+def plan_to_grow(once: Record[OnceSpec, OnceStatus], owned: Owned, now: Timestamp) -> Plan[OnceStatus]:
+    """One job that goes on, and a status that becomes longer with every turn."""
+    create = () if owned.jobs else (NewJob(once.job_id(0), make_spec("long")),)
+    return Plan(status=replace(once.status, state=f"{once.status.state}!"), create=create)
+
+
+async def test_a_record_too_large_for_its_store_ends_with_what_runs_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = replace(
+        ONCE, name="growing", plan=plan_to_grow, given_up=lambda status, now: replace(status, state="", settled=True)
+    )
+    store, clock = MemoryStore(), FakeClock()
+    controller = Controller(store=store, engine=ScriptedEngine(), clock=clock)
+    driver = RecordDriver([kind], store=store, link=controller, clock=clock)
+    records = store.records(kind)
+    save = records.save
+
+    async def small(record: Record[OnceSpec, OnceStatus]) -> Record[OnceSpec, OnceStatus]:
+        if len(record.status.state) > len("running!!"):
+            raise RecordTooLargeError("it is too large")
+        return await save(record)
+
+    monkeypatch.setattr(records, "save", small)
+    spec = OnceSpec(name="mine", tenant=Tenant("vision"))
+    kept = await records.create(Record(id=RecordId("once-1"), spec=spec, status=OnceStatus(), created_at=START))
+    for want_settled in (False, False, True):
+        driver.look_at_all()
+        await driver.settle()
+        found = await records.find(spec.tenant, spec.name)
+        assert found is not None
+        assert found.settled is want_settled
+    await controller.settle()
+    (job,) = (await read_owned(store, kind, kept)).jobs
+    assert job.phase is Phase.CANCELLED

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from gangline.kinds.kind import Owned
-from gangline.kinds.pipeline import PIPELINE, graph_of, plan_pipeline, retry_pipeline, run_name, stop_pipeline
+from gangline.kinds.pipeline import (
+    PIPELINE,
+    give_up_pipeline,
+    graph_of,
+    plan_pipeline,
+    retry_pipeline,
+    run_name,
+    stop_pipeline,
+)
 from gangline.model import Job, JobId, NodeName, Phase, PhaseEntry, ReplicaId, ReplicaStatus, RoleName, Timestamp
 from gangline.model.pipeline import STEP_VARIABLE, PipelineRun, PipelineSpec, PipelineState, PipelineStatus, StepStatus
 from gangline.model.record import RecordId
@@ -380,3 +388,12 @@ def test_what_no_program_can_be_given_fails_the_step_that_takes_it_and_not_the_p
     run, plan = planned(run, made)
     assert (run.status.failure, run.status.settled) == (f"take: {want}", True)
     assert [(step.path, step.state) for step in run.status.steps] == [("make", "succeeded"), ("take", "failed")]
+
+
+def test_a_run_too_large_to_be_kept_has_failed_and_keeps_what_had_ended() -> None:
+    done = StepStatus(path="first", number=0, state="succeeded", result=out("x"))
+    runs = StepStatus(path="second", number=1, state="running")
+    status = give_up_pipeline(PipelineStatus(steps=(done, runs)), Timestamp(9.0))
+    assert status.state is PipelineState.FAILED
+    assert "make large values artefacts" in status.failure
+    assert (status.steps, status.given_up, status.finished_at) == ((done,), (1,), 9.0)

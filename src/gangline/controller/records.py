@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from gangline.controller.owned_jobs import OwnedJobs
-from gangline.errors import ConflictError, NotFoundError, StaleVersionError, StorageError
+from gangline.errors import ConflictError, NotFoundError, RecordTooLargeError, StaleVersionError, StorageError
 from gangline.kinds import AnyKind, NewJob, NewRecord, Owned, Plan
 from gangline.kinds.queue import QUEUE
 from gangline.lifecycle import Event, new_job
@@ -290,7 +290,7 @@ class RecordDriver:
         if observer is not None:
             await observer.show(replace(record, status=wanted.status), owned)
         if wanted.status != record.status:
-            await self._store.records(kind).save(replace(record, status=wanted.status))
+            await self._save(kind, record, wanted, owned)
             self._wake(record.id)
             if wanted.status.settled:
                 self._wake_makers_of(kind)
@@ -302,6 +302,19 @@ class RecordDriver:
             self._again[record.id] = again_at
             if kind.follows(record.spec):
                 self._following.add(record.id)
+
+    async def _save(self, kind: AnyKind, record: AnyRecord, wanted: Plan[Any], owned: Owned) -> None:
+        """Keep the new status. If it is too large to be kept, end the record and what runs for it."""
+        records = self._store.records(kind)
+        try:
+            await records.save(replace(record, status=wanted.status))
+        except RecordTooLargeError:
+            if kind.given_up is None:
+                raise
+            status = kind.given_up(record.status, self._clock.now())
+            unfinished = [job.id for job in owned.jobs if not job.finished]
+            self._request(Plan(status=status, cancel=(*unfinished, *(job.id for job in wanted.create))))
+            await records.save(replace(record, status=status))
 
     async def _read(self, kind: AnyKind, record: AnyRecord) -> Owned:
         """Read all that the plan looks at."""

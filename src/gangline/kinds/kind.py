@@ -211,6 +211,8 @@ class Kind(Generic[Spec, Status, View]):
     """What lists are filtered and sorted by; stores keep it beside the record, so that lists need not read it whole."""
     plan: Callable[[Record[Spec, Status], Owned, Timestamp], Plan[Status]] | None = None
     """Decides what should be done. Asked again after its plan was carried out, it finds nothing more to do."""
+    given_up: Callable[[Status, Timestamp], Status] | None = None
+    """The status, no larger than before, of a record that cannot be carried on: its store can keep no more of it."""
     plans_slowly: Callable[[Spec], bool] = field(default=lambda spec: False)
     """Whether its plan may compute for seconds: it is then made in a thread, so that the service answers meanwhile."""
     view: Callable[[Record[Spec, Status], Owned], View] | None = None

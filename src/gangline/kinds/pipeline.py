@@ -66,6 +66,11 @@ _SCHEMA = {
 }
 
 
+_TOO_LARGE = (
+    "what its steps reported is too large to be kept with the run; make large values artefacts, or loop over less"
+)
+
+
 @lru_cache(maxsize=64)
 def graph_of(documents_json: str) -> Graph:
     """Return the graph of a compiled pipeline; raises InvalidInputError for one that cannot run."""
@@ -121,6 +126,13 @@ def plan_pipeline(run: PipelineRun, owned: Owned, now: Timestamp) -> Plan[Pipeli
     create = tuple(NewJob(run.job_id(number), job) for number, job in wanted.start)
     again_at = None if wanted.over or wanted.expired else deadline_of(run, graph)
     return Plan(status=status, create=create, cancel=wanted.cancel, again_at=again_at)
+
+
+def give_up_pipeline(status: PipelineStatus, now: Timestamp) -> PipelineStatus:
+    """End a run that has grown too large for its store: what has ended stays, and what runs is not kept."""
+    ended = tuple(step for step in status.steps if State(step.state) in ENDED)
+    unfinished = tuple(step.number for step in status.steps if step not in ended)
+    return replace(status, steps=ended, given_up=(*status.given_up, *unfinished), finished_at=now, failure=_TOO_LARGE)
 
 
 def claims_of(spec: PipelineSpec) -> tuple[Plain, ...]:
@@ -388,6 +400,7 @@ PIPELINE: Kind[PipelineSpec, PipelineStatus, PipelineRun] = Kind(
     ),
     summarize=_summary,
     plan=plan_pipeline,
+    given_up=give_up_pipeline,
     reads_others=lambda spec: spec.cache,
     related=_looked_up,
     each_template=each_template,
