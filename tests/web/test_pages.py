@@ -15,6 +15,13 @@ from gangline.kinds.workspace import WORKSPACE
 from gangline.lifecycle.events import GangPlaced
 from gangline.model import DEFAULT_TENANT, JobId, JournalRecord, Phase, Resources, RoleName, RoleSpec, Timestamp
 from gangline.model.workspace import Tool
+
+
+from gangline.kinds.service import SERVICE
+from gangline.lifecycle.events import GangPlaced
+from gangline.model import JobId, JournalRecord, Phase, Resources, RoleName, RoleSpec, Timestamp
+from gangline.model.record import Record, RecordId
+from gangline.model.service import RevisionTraffic, ServiceSpec, ServiceStatus
 from gangline.testing.builders import make_placement
 from gangline.web.kind_words import title_of
 from tests.operations.fakes import Office
@@ -203,3 +210,14 @@ async def test_commands_that_differ_are_shown_as_they_are_typed(office: Office, 
     await submitted(office, "other", roles=(RoleSpec(name=RoleName("worker"), command=("echo", "two words")),))
     _, text = await owner.get(f"{TENANT}/compare?job=mnist&job=other")
     assert "echo 'two words'" in unescape(text)
+
+
+async def test_a_service_shows_what_its_revisions_are_asked(office: Office, owner: Visitor) -> None:
+    traffic = RevisionTraffic(revision=2, per_second=12.5, errors=0.02, median_seconds=0.01, p95_seconds=2.5)
+    status = ServiceStatus(current=2, scale=1, traffic=(traffic,))
+    spec = ServiceSpec(name="digits", model="model://mnist")
+    record = Record(id=RecordId("s1"), spec=spec, status=status, created_at=Timestamp(0.0))
+    await office.store.records(SERVICE).create(record)
+    text = (await owner.get(f"{TENANT}/services/digits"))[1]
+    for told in ("12.5", "2.0%", "10 ms", "2.5 s", "Send a request"):
+        assert told in text
