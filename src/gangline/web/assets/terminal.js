@@ -12,10 +12,11 @@
   let kept = null, saved = [0, 0], hidden = false, applicationKeys = false, drawing = false;
 
   function fit() {
-    const probe = document.createElement("span");
-    probe.textContent = "0".repeat(50);
+    const probe = document.createElement("div"), text = document.createElement("span");
+    text.textContent = "0".repeat(50);
+    probe.append(text);
     screen.append(probe);
-    const box = probe.getBoundingClientRect();
+    const box = { width: text.getBoundingClientRect().width, height: probe.getBoundingClientRect().height };
     probe.remove();
     const cell = box.width / 50 || 8, tall = box.height || 17;
     resize(Math.max(LEAST, Math.floor((screen.clientWidth - 16) / cell)), Math.max(5, Math.floor((screen.clientHeight - 16) / tall)));
