@@ -48,7 +48,7 @@ sys.path.insert(0, str(PROJECT))
 
 import aiohttp
 
-from gangline.errors import ConflictError
+from gangline.errors import ConflictError, NotFoundError
 from gangline.model import JobSpec, Policy, Resources, RoleName
 from gangline.model.service import SERVICE_LABEL, Access, Check, Checks, ReplicaRange, RolloutRules, ServiceSpec
 from gangline.model.spec import RoleSpec
@@ -382,7 +382,8 @@ def main() -> None:
             for service in client.services.list():
                 client.services.delete(service.name, timeout=60)
             for job in client.unfinished():
-                client.delete(job.name, timeout=60)
+                with suppress(NotFoundError):  # its service's plan was quicker
+                    client.delete(job.name, timeout=60)
     sys.exit(0 if well else 1)
 
 

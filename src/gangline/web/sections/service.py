@@ -27,7 +27,7 @@ async def sections(request: web.Request, service: Service) -> Node:
         (each.number, _standing(service, each.number), each.model or "–", moment(each.created_at), each.failed)
         for each in reversed(status.revisions)
     ]
-    traffic = [(each.revision, *each.words) for each in status.traffic]
+    traffic: list[tuple[Node, ...]] = [(each.revision, *each.words) for each in status.traffic]
     events = [(moment(each.at), each.reason, each.message) for each in reversed(status.events[-20:])]
     return (
         section(
