@@ -11,17 +11,13 @@ from click.testing import CliRunner
 from gangline import operations
 from gangline.cli.main import cli
 from gangline.kinds import all_kinds
+from gangline.kinds.service import SERVICE
 from gangline.kinds.workspace import WORKSPACE
 from gangline.lifecycle.events import GangPlaced
 from gangline.model import DEFAULT_TENANT, JobId, JournalRecord, Phase, Resources, RoleName, RoleSpec, Timestamp
-from gangline.model.workspace import Tool
-
-
-from gangline.kinds.service import SERVICE
-from gangline.lifecycle.events import GangPlaced
-from gangline.model import JobId, JournalRecord, Phase, Resources, RoleName, RoleSpec, Timestamp
 from gangline.model.record import Record, RecordId
 from gangline.model.service import RevisionTraffic, ServiceSpec, ServiceStatus
+from gangline.model.workspace import Tool
 from gangline.testing.builders import make_placement
 from gangline.web.kind_words import title_of
 from tests.operations.fakes import Office

@@ -24,7 +24,7 @@ _LAST_METRICS_SECONDS = 4.0
 """How long an exit or a report of results waits for the numbers before it: a silent node must not hold up a job."""
 
 _STOP_PATIENCE = 4
-"""How many times longer the end of a collector may take: its kubelet stops it only when all else of the pod has ended."""
+"""How many times longer the end of a collector may take: a kubelet stops it when all else of the pod has ended."""
 _AGAIN_SECONDS = 2.0
 """How long after the end of a collector one looks for the next."""
 _COLLECT_SECONDS = 1.5
