@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from gangline.allocation.sizes import Candidate, Goodput
-from gangline.model.speed import SpeedRecord, SpeedSample
+from gangline.model.jobs.speed import SpeedRecord, SpeedSample
 
 JOBS, GPUS = 1000, 8000
 

@@ -29,7 +29,7 @@ from typing import Any
 from gangline.cli.connection.kubeconfig import read_endpoint
 from gangline.kinds.pipeline import PIPELINE
 from gangline.model import Timestamp
-from gangline.model.pipeline import PipelineSpec, PipelineState, PipelineStatus, StepStatus
+from gangline.model.kinds.pipeline import PipelineSpec, PipelineState, PipelineStatus, StepStatus
 from gangline.sdk import Client
 from gangline.sdk.transports.background import address_of, running_process, start_service, stop_service
 from gangline.settings import Settings

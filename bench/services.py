@@ -50,8 +50,8 @@ import aiohttp
 
 from gangline.errors import ConflictError, NotFoundError
 from gangline.model import JobSpec, Policy, Resources, RoleName
-from gangline.model.service import SERVICE_LABEL, Access, Check, Checks, ReplicaRange, RolloutRules, ServiceSpec
-from gangline.model.spec import RoleSpec
+from gangline.model.jobs.spec import RoleSpec
+from gangline.model.kinds.service import SERVICE_LABEL, Access, Check, Checks, ReplicaRange, RolloutRules, ServiceSpec
 from gangline.sdk import Client
 
 PROGRAM = """

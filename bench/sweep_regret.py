@@ -40,10 +40,10 @@ from gangline.kinds import Owned
 from gangline.kinds.sweep import plan_sweep
 from gangline.lifecycle import new_job
 from gangline.model import Job, JobId, Metric, Phase, PhaseEntry, ReplicaId, Resources, RoleName, Timestamp
-from gangline.model.parameter import Parameter, Range
+from gangline.model.kinds.sweep import Budget, Goal, Objective, Sweep, SweepProgress, SweepSpec
 from gangline.model.record import RecordId
-from gangline.model.stopping import Rule, Stopping
-from gangline.model.sweep import Budget, Goal, Objective, Sweep, SweepProgress, SweepSpec
+from gangline.model.search.parameter import Parameter, Range
+from gangline.model.search.stopping import Rule, Stopping
 from gangline.sdk import Client
 from gangline.sweeps import ended_trial
 from gangline.testing.builders import make_role, make_spec

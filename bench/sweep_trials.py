@@ -23,9 +23,9 @@ from gangline.controller import Controller, RecordDriver
 from gangline.kinds import all_kinds
 from gangline.kinds.sweep import SWEEP
 from gangline.model import Clean, GangId, JobSpec, ReplicaId, Resources, Timestamp
-from gangline.model.parameter import Parameter, Range
+from gangline.model.kinds.sweep import Budget, Goal, Objective, Sweep, SweepProgress, SweepSpec
 from gangline.model.record import RecordId
-from gangline.model.sweep import Budget, Goal, Objective, Sweep, SweepProgress, SweepSpec
+from gangline.model.search.parameter import Parameter, Range
 from gangline.storage.interface import Store
 from gangline.storage.sql import open_sqlite
 from gangline.testing.builders import make_node, make_role, make_spec

@@ -28,7 +28,7 @@ from gangline.engines.simulated.engine import SimulatedEngine
 from gangline.engines.simulated.timeline import Timeline
 from gangline.engines.simulated.work import FixedWork
 from gangline.model import CodeLimits, Phase, Tenant
-from gangline.model.access import Role
+from gangline.model.team.access import Role
 from gangline.operations import Caller, OperationContext
 from gangline.storage.interface import JobQuery
 from gangline.storage.sql import open_sqlite

@@ -19,7 +19,7 @@ from typing import Any
 
 from gangline.api.rest.application import PREFIX, all_operations
 from gangline.api.rest.openapi import openapi
-from gangline.model.access import Role
+from gangline.model.team.access import Role
 from gangline.sdk import Client
 from gangline.web.application import all_operations as page_operations
 from gangline.web.frame import PREFIX as PAGES_PREFIX

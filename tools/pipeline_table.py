@@ -31,7 +31,7 @@ from gangline.dialects.pipeline import read_graph
 from gangline.dialects.value import Value
 from gangline.errors import GanglineError
 from gangline.kinds.pipeline import PIPELINE, run_name
-from gangline.model.pipeline import PipelineSpec
+from gangline.model.kinds.pipeline import PipelineSpec
 from gangline.pipelines import Container, Graph, Importer, ParameterType
 from gangline.pipelines.graph import Constant, ParameterDefinition
 from gangline.sdk import Client

@@ -25,7 +25,7 @@ from experiment_report import counted, machine_name, print_tables, write_picture
 
 import gangline
 from gangline.model import Resources
-from gangline.model.sweep import Assignment, Parameter
+from gangline.model.kinds.sweep import Assignment, Parameter
 from gangline.sdk import Client, load_sweep
 from gangline.sweeps import trial_to_job
 

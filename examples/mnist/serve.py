@@ -22,7 +22,7 @@ from train import normalise
 
 import gangline
 from gangline.model import DataMove
-from gangline.model.service import ReplicaRange, RolloutRules, ServiceSpec
+from gangline.model.kinds.service import ReplicaRange, RolloutRules, ServiceSpec
 
 HERE = Path(__file__).resolve().parent
 MODEL = "mnist-served"

@@ -16,7 +16,7 @@ from typing import Any
 
 from gangline.errors import InvalidInputError
 from gangline.model import CodeLimits, Resources
-from gangline.model.accounting import PRICED
+from gangline.model.team.accounting import PRICED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

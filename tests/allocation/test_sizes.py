@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from gangline.allocation.sizes import SERVED_GPU_SECONDS, Candidate, Goodput, MarginalGain
-from gangline.model.speed import SpeedRecord, SpeedSample
+from gangline.model.jobs.speed import SpeedRecord, SpeedSample
 
 
 def record(serial: float = 0.1, per_worker: float = 0.0, tried: int = 16, **facts: float) -> SpeedRecord:

@@ -9,7 +9,7 @@ import pytest
 from gangline.allocation.least_squares import non_negative_fit
 from gangline.allocation.speed_curve import speed_curve
 from gangline.allocation.speed_models import AllReduceForm, fit_all_reduce, fit_servers
-from gangline.model.speed import BatchRange, SpeedRecord, SpeedSample
+from gangline.model.jobs.speed import BatchRange, SpeedRecord, SpeedSample
 
 
 @pytest.mark.parametrize("seed", range(40))

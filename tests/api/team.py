@@ -12,7 +12,7 @@ from gangline import operations
 from gangline.api.limits import Limits
 from gangline.compose.team.service import make_team_app
 from gangline.model import CodeLimits, Tenant
-from gangline.model.access import Role
+from gangline.model.team.access import Role
 from gangline.storage.audit import MemoryAudit
 from gangline.web.gateway import Gateway
 from tests.operations.fakes import Office

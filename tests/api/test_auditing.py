@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from gangline.model.access import Role
-from gangline.model.audit import difference
-from gangline.model.token import split
+from gangline.model.team.access import Role
+from gangline.model.team.audit import difference
+from gangline.model.team.token import split
 from tests.api.team import OTHER, OWN, TeamOffice, bearer, served
 
 JOB = {"metadata": {"name": "tour", "tenant": OWN}, "spec": {"command": ["true"], "env": {"A": "1"}}}

@@ -11,7 +11,7 @@ import pytest
 
 from gangline import operations
 from gangline.api import bodies
-from gangline.model.access import Role
+from gangline.model.team.access import Role
 from tests.api.team import OWN, TeamOffice, bearer, served
 
 

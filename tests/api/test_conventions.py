@@ -18,7 +18,7 @@ from gangline.api.rest.change_log import ChangeLog, TooOldError
 from gangline.errors import PreconditionFailedError
 from gangline.kinds import all_kinds
 from gangline.model import JobId
-from gangline.model.access import Role
+from gangline.model.team.access import Role
 from gangline.operations.tokens import TOKEN
 from gangline.storage.answers import KeptAnswer, KeptAnswers, MemoryAnswers
 from gangline.storage.guarded import guarded

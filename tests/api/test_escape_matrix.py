@@ -21,10 +21,10 @@ from gangline.kinds.queue import QUEUE
 from gangline.kinds.store import STORE
 from gangline.kinds.volume import VOLUME
 from gangline.model import JobId, Queue, QueueName
-from gangline.model.access import RIGHTS_OF, Right, Role
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
+from gangline.model.kinds.volume import Volume
 from gangline.model.record import RecordId
-from gangline.model.volume import Volume
+from gangline.model.team.access import RIGHTS_OF, Right, Role
 from gangline.operations import ObjectKind
 from gangline.testing.builders import make_spec
 from tests.api.team import OTHER, OWN, TeamOffice, bearer, served

@@ -7,7 +7,7 @@ import pytest
 
 from gangline.api.limits import Limiter, Limits
 from gangline.errors import TooManyRequestsError
-from gangline.model.access import Role
+from gangline.model.team.access import Role
 from tests.api.team import OTHER, OWN, TeamOffice, bearer, served
 
 

@@ -14,9 +14,9 @@ from gangline.api.rest.manual import manual
 from gangline.api.rest.openapi import openapi
 from gangline.kinds.store import STORE
 from gangline.model import JobId
-from gangline.model.access import Role
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 from gangline.model.record import RecordId
+from gangline.model.team.access import Role
 from gangline.testing.builders import make_spec
 from tests.api.team import OWN, TeamOffice, bearer, served
 

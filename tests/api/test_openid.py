@@ -17,7 +17,7 @@ import pytest
 from gangline.api.openid import OpenIdKeys, OpenIdSettings, read_openid
 from gangline.errors import InvalidInputError
 from gangline.model import Tenant
-from gangline.model.access import Identity, Role
+from gangline.model.team.access import Identity, Role
 from gangline.sdk.login.device_flow import log_in, renew
 from gangline.testing.builders import FakeClock
 from gangline.wire import LoginWays

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 import gangline
 from gangline.model import DEFAULT_TENANT, Resources
-from gangline.model.workspace import Tool, WorkspaceSpec, tensorboard_of
+from gangline.model.kinds.workspace import Tool, WorkspaceSpec, tensorboard_of
 from tests.browser.conftest import OpenTab
 from tests.environments import environment_with
 from tools.demo_site import DemoSite

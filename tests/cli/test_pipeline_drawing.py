@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from gangline.cli.output.drawings.pipeline_picture import drawing
-from gangline.model.pipeline import PipelineStatus, StepStatus
+from gangline.model.kinds.pipeline import PipelineStatus, StepStatus
 from gangline.testing.builders import ONE_STEP, make_run
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from gangline.cli.commands import service as commands
 from gangline.model import Timestamp
-from gangline.model.service import Rollout, Service, ServiceSpec, ServiceStatus
+from gangline.model.kinds.service import Rollout, Service, ServiceSpec, ServiceStatus
 from tests.cli.conftest import Shell
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gangline.errors import UnreachableError
-from gangline.model.parameter import Parameter
-from gangline.model.sweep import SweepSpec
+from gangline.model.kinds.sweep import SweepSpec
+from gangline.model.search.parameter import Parameter
 from gangline.sdk import Client
 from gangline.sdk.transports.background import running_process, stop_service
 from gangline.sdk.transports.http import HttpAnswer, HttpTransport

@@ -11,8 +11,8 @@ from gangline.cli.output import formatting, table
 from gangline.cli.output.job_table import row
 from gangline.errors import InvalidInputError
 from gangline.model import Resources, Timestamp
+from gangline.model.jobs.transfer import TransferProgress
 from gangline.model.observation import NodeUsage
-from gangline.model.transfer import TransferProgress
 from gangline.model.wording import transfer_text
 from gangline.sdk.values import NodeTop
 from gangline.testing.builders import START, make_node, make_running_job

@@ -13,7 +13,7 @@ from gangline.errors import GanglineError, InvalidInputError
 from gangline.kinds.notification import NOTIFICATION
 from gangline.kube import SECRETS, KubeClient
 from gangline.model import JobId, Phase, Tenant
-from gangline.model.notification import Delivery, FollowedJob, NotificationSpec, NotificationStatus
+from gangline.model.kinds.notification import Delivery, FollowedJob, NotificationSpec, NotificationStatus
 from gangline.model.record import Record, RecordId
 from gangline.testing.builders import START
 from tests.apiserver import ApiServer

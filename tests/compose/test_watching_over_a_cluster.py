@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gangline.kube import KubeClient
 from gangline.model import Job, JobId, Phase, Policy, Resources, StallAction
-from gangline.model.spec import StallRule
+from gangline.model.jobs.spec import StallRule
 from gangline.storage.kubernetes import KubernetesStore
 from gangline.testing.builders import make_role
 from tests.apiserver import ApiServer

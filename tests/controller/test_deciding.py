@@ -8,7 +8,7 @@ import pytest
 from gangline.controller import deciding
 from gangline.controller.deciding import Decider
 from gangline.model import Job, JobId, Phase
-from gangline.model.queue import ROOT_QUEUE
+from gangline.model.kinds.queue import ROOT_QUEUE
 from gangline.scheduling import DEFAULT_POLICIES, Decision, Snapshot, decide, take_snapshot
 from gangline.testing.builders import START, make_job, make_node, make_role
 

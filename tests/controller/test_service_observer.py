@@ -9,9 +9,9 @@ from gangline.kinds.kind import Owned
 from gangline.lifecycle import advance, new_job
 from gangline.lifecycle.events import GangPlaced, ReplicaStarted
 from gangline.model import GangId, Job, ReplicaId, Timestamp
+from gangline.model.kinds.service import Check, Checks, Service
 from gangline.model.record import RecordId
 from gangline.model.routing import Backend, RevisionRoute, RouterStatistics, RoutingTable, ServiceRoute
-from gangline.model.service import Check, Checks, Service
 from gangline.serving import ServiceSight
 from gangline.testing.builders import make_placement
 from tests.controller.scripted_engine import ScriptedEngine

@@ -27,7 +27,7 @@ from gangline.model import (
     Sizing,
     Timestamp,
 )
-from gangline.model.speed import SpeedRecord, SpeedSample
+from gangline.model.jobs.speed import SpeedRecord, SpeedSample
 from gangline.testing.builders import START, make_job, make_role, make_running_job, make_spec
 
 SETTLED = START + 100.0

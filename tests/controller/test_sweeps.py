@@ -18,10 +18,10 @@ from gangline.kinds.sweep import SWEEP
 from gangline.lifecycle import events as e
 from gangline.lifecycle import new_job
 from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Phase, ReplicaId, Timestamp
-from gangline.model.parameter import Parameter, Range
+from gangline.model.kinds.sweep import Assignment, Budget, Sweep, SweepProgress, SweepSpec
 from gangline.model.record import RecordId
-from gangline.model.stopping import Rule, Stopping
-from gangline.model.sweep import Assignment, Budget, Sweep, SweepProgress, SweepSpec
+from gangline.model.search.parameter import Parameter, Range
+from gangline.model.search.stopping import Rule, Stopping
 from gangline.storage.codec import codec_of
 from gangline.storage.interface import JobQuery
 from gangline.storage.memory import MemoryRecords, MemoryStore

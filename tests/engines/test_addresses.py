@@ -7,7 +7,7 @@ import pytest
 from gangline.engines.addresses import check_addresses
 from gangline.errors import InvalidInputError
 from gangline.model import DataMove
-from gangline.model.spec import CheckpointRule
+from gangline.model.jobs.spec import CheckpointRule
 from gangline.testing.builders import make_spec
 
 REFUSED: dict[str, tuple[DataMove, str, str]] = {

@@ -12,8 +12,8 @@ import pytest
 
 from gangline.dialects import document
 from gangline.dialects.native import sweep_from_value
-from gangline.model.search_space import combinations
-from gangline.model.sweep import Assignment, SweepSpec
+from gangline.model.kinds.sweep import Assignment, SweepSpec
+from gangline.model.search.search_space import combinations
 from gangline.sdk import load_sweep
 from gangline.sweeps import check_references, trial_to_job
 from tests.ps.test_mnist_example import write_images

@@ -7,8 +7,8 @@ from typing import Any
 from gangline.kinds.pipeline import PIPELINE, run_tree
 from gangline.kinds.schedule import SCHEDULE
 from gangline.model import Phase
-from gangline.model.pipeline import PipelineSpec, PipelineState
-from gangline.model.schedule import ScheduleSpec
+from gangline.model.kinds.pipeline import PipelineSpec, PipelineState
+from gangline.model.kinds.schedule import ScheduleSpec
 from gangline.sdk import Client
 from gangline.sdk.transports.background import address_of, running_process, start_service, stop_service
 from gangline.settings import Settings

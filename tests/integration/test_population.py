@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gangline.model import Phase, Resources
-from gangline.model.parameter import Parameter, Range
-from gangline.model.stopping import Rule, Stopping
-from gangline.model.sweep import Budget, Objective, SweepSpec, SweepState, TrialStatus
+from gangline.model.kinds.sweep import Budget, Objective, SweepSpec, SweepState, TrialStatus
+from gangline.model.search.parameter import Parameter, Range
+from gangline.model.search.stopping import Rule, Stopping
 from gangline.sdk import Client
 from gangline.testing.builders import make_role, make_spec
 

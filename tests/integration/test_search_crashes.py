@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gangline.model import Phase, Resources
-from gangline.model.parameter import Parameter, Range
-from gangline.model.stopping import Rule, Stopping
-from gangline.model.sweep import Budget, Goal, Objective, SweepSpec, SweepState, SweepStatus
+from gangline.model.kinds.sweep import Budget, Goal, Objective, SweepSpec, SweepState, SweepStatus
+from gangline.model.search.parameter import Parameter, Range
+from gangline.model.search.stopping import Rule, Stopping
 from gangline.sdk import Client
 from gangline.sdk.transports.background import address_of, running_process, start_service, stop_service
 from gangline.settings import Settings

@@ -20,7 +20,8 @@ import pytest
 
 from gangline.errors import ConflictError, GanglineError, NotFoundError
 from gangline.model import JobSpec, Phase, Policy, Resources, RoleName
-from gangline.model.service import (
+from gangline.model.jobs.spec import RoleSpec
+from gangline.model.kinds.service import (
     SERVICE_LABEL,
     Access,
     Check,
@@ -31,7 +32,6 @@ from gangline.model.service import (
     Service,
     ServiceSpec,
 )
-from gangline.model.spec import RoleSpec
 from gangline.sdk import Client
 from tests.environments import environment_with
 from tests.serve.conftest import CLIENT

@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 
 from gangline.model import Resources
-from gangline.model.parameter import Parameter
-from gangline.model.sweep import SweepSpec, SweepState
+from gangline.model.kinds.sweep import SweepSpec, SweepState
+from gangline.model.search.parameter import Parameter
 from gangline.sdk import Client
 from gangline.sdk.transports.background import address_of, running_process, start_service, stop_service
 from gangline.settings import Settings

@@ -10,9 +10,9 @@ from gangline.data.addresses import parse
 from gangline.data.stores import Folder
 from gangline.kinds.queue import QUEUE
 from gangline.model import DataMove, JobSpec, NamedAmounts, Phase, Queue, QueueName, Resources
-from gangline.model.data_store import DataStore
-from gangline.model.parameter import Parameter
-from gangline.model.sweep import SweepSpec, SweepState, SweepStatus
+from gangline.model.kinds.data_store import DataStore
+from gangline.model.kinds.sweep import SweepSpec, SweepState, SweepStatus
+from gangline.model.search.parameter import Parameter
 from gangline.sdk import Client, load_sweep
 from gangline.testing.builders import make_role, make_spec
 from tests.data.servers import s3_server

@@ -20,7 +20,7 @@ from gangline.kinds.experiment import EXPERIMENT, check, plan_experiment, read_f
 from gangline.kinds.train_job import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
 from gangline.lifecycle import new_job
 from gangline.model import Framework, Job, JobId, Metric, Phase, ReplicaId, RoleName, Timestamp
-from gangline.model.experiment import COLLECTOR_VARIABLE, ExperimentProgress, ExperimentRecord, TrialState
+from gangline.model.kinds.experiment import COLLECTOR_VARIABLE, ExperimentProgress, ExperimentRecord, TrialState
 from gangline.model.record import NoStatus, Record, RecordId
 from tests.dialects.katib.experiments import DOCUMENT, changed
 

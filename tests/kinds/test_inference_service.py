@@ -11,7 +11,7 @@ from gangline.kinds.inference_service import INFERENCE_SERVICE, observed, parts_
 from gangline.kinds.kind import NewJob, Owned, Plan
 from gangline.lifecycle import new_job
 from gangline.model import Job, Timestamp
-from gangline.model.inference_service import FIRST_OF_TRANSFORMER, InferenceService, InferenceServiceStatus
+from gangline.model.kinds.inference_service import FIRST_OF_TRANSFORMER, InferenceService, InferenceServiceStatus
 from gangline.model.record import RecordId
 from gangline.model.routing import BackendState, RouterStatistics, RoutingTable
 from gangline.serving import ReplicaSight, ServiceSight, number_of

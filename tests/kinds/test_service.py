@@ -10,7 +10,7 @@ from gangline.errors import ConflictError, InvalidInputError
 from gangline.kinds.kind import Owned
 from gangline.kinds.service import SERVICE, pause, plan_service, resume, scale
 from gangline.model import Timestamp
-from gangline.model.service import Logged, Logging, ScaleMetric, ServiceSpec
+from gangline.model.kinds.service import Logged, Logging, ScaleMetric, ServiceSpec
 from tests.serving.world import make_service
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()

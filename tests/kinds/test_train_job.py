@@ -8,8 +8,8 @@ from gangline.dialects.trainer import read_train_job
 from gangline.kinds.kind import Owned, Plan
 from gangline.kinds.train_job import plan_train_job
 from gangline.model import Job, Phase, PhaseEntry, Timestamp
+from gangline.model.kinds.train_job import TrainJob, TrainJobStatus
 from gangline.model.record import Record, RecordId
-from gangline.model.train_job import TrainJob, TrainJobStatus
 from gangline.testing.builders import make_job
 
 BODY = {"metadata": {"name": "digits"}, "spec": {"runtimeRef": {"name": "jax-distributed"}}}

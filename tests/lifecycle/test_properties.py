@@ -10,7 +10,7 @@ from gangline.lifecycle import advance, standing, timers
 from gangline.lifecycle import events as e
 from gangline.lifecycle.invariants import check_invariants, check_step
 from gangline.model import DataMove, Job, NodeName, Policy, ReplicaId, Restart, Retry, RoleName, Success, Timestamp
-from gangline.model.transfer import DataVersion, TransferProgress
+from gangline.model.jobs.transfer import DataVersion, TransferProgress
 from gangline.testing.builders import START, make_job, make_placement, make_role, make_spec
 
 roles = st.sampled_from(

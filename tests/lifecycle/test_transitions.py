@@ -21,8 +21,8 @@ from gangline.model import (
     RoleName,
     Timestamp,
 )
-from gangline.model.speed import SpeedRecord, SpeedSample
-from gangline.model.transfer import DataVersion, TransferProgress
+from gangline.model.jobs.speed import SpeedRecord, SpeedSample
+from gangline.model.jobs.transfer import DataVersion, TransferProgress
 from gangline.testing.builders import START, make_job, make_placement, make_role, make_running_job, make_spec
 from tests.lifecycle.steps import CHIEF, OUT, ask, exited, job_in, placed, step, stopped, worker
 

@@ -17,7 +17,7 @@ from gangline.lifecycle.events import (
 )
 from gangline.lifecycle.watching import Pulse, Watched, diverged, heard, notices, seen
 from gangline.model import Framework, Job, JobId, Metric, Phase, Policy, ReplicaId, RoleName, StallAction, Timestamp
-from gangline.model.spec import NanAction, NanRule, StallRule
+from gangline.model.jobs.spec import NanAction, NanRule, StallRule
 from gangline.storage.journal import records_between
 from gangline.testing.builders import START, make_role, make_running_job, make_spec
 

@@ -8,8 +8,8 @@ import pytest
 from gangline import operations
 from gangline.errors import InvalidInputError, PermissionDeniedError
 from gangline.model import JobId, JobSpec, Phase, Resources, Tenant, Timestamp
-from gangline.model.accounting import Group, Period
-from gangline.model.job import PhaseEntry
+from gangline.model.jobs.job import PhaseEntry
+from gangline.model.team.accounting import Group, Period
 from gangline.storage.interface import Store
 from gangline.storage.sql import open_sqlite
 from gangline.testing.builders import make_role, make_spec

@@ -15,10 +15,10 @@ from gangline.errors import ConflictError, InvalidInputError, NotFoundError, Per
 from gangline.kinds.model import MODEL
 from gangline.kinds.service import SERVICE
 from gangline.model import DEFAULT_TENANT, DataMove, JobId, Metric, ReplicaId, RoleName, Tenant
+from gangline.model.jobs.transfer import DataVersion
+from gangline.model.kinds.registered_model import ModelReference, ModelVersion
+from gangline.model.kinds.service import Revision, ServiceSpec, ServiceStatus
 from gangline.model.record import Record, RecordId
-from gangline.model.registered_model import ModelReference, ModelVersion
-from gangline.model.service import Revision, ServiceSpec, ServiceStatus
-from gangline.model.transfer import DataVersion
 from gangline.operations.models import RecordedModels
 from gangline.operations.tar_streams import tar_chunks
 from gangline.testing.builders import START, make_spec

@@ -14,10 +14,10 @@ from gangline.kinds.schedule import SCHEDULE
 from gangline.kinds.service import SERVICE
 from gangline.kinds.sweep import SWEEP
 from gangline.model import DEFAULT_TENANT, JobId, Queue, QueueName, Tenant
-from gangline.model.pipeline import PipelineSpec
+from gangline.model.kinds.pipeline import PipelineSpec
+from gangline.model.kinds.schedule import ScheduleSpec
+from gangline.model.kinds.service import ServiceSpec
 from gangline.model.record import RecordId
-from gangline.model.schedule import ScheduleSpec
-from gangline.model.service import ServiceSpec
 from gangline.storage.owned import read_queues
 from gangline.testing.builders import START, make_spec, make_sweep
 from tests.operations.fakes import Office

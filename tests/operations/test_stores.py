@@ -13,7 +13,7 @@ from gangline.data.unpacking import PermanentError
 from gangline.errors import ConflictError, InvalidInputError, PermissionDeniedError
 from gangline.kinds.store import STORE
 from gangline.model import DEFAULT_TENANT, DataMove, JobId, Tenant
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 from gangline.model.record import RecordId
 from gangline.operations.stores import RecordedStores
 from gangline.testing.builders import make_spec

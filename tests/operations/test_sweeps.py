@@ -9,8 +9,8 @@ from gangline import operations
 from gangline.errors import ConflictError, InvalidInputError, NotFoundError, PermissionDeniedError
 from gangline.kinds.sweep import SWEEP
 from gangline.model import DEFAULT_TENANT, Metric, QueueName, ReplicaId, RoleName, Tenant
-from gangline.model.parameter import Parameter
 from gangline.model.record import Page, RecordId
+from gangline.model.search.parameter import Parameter
 from gangline.storage.interface import JobQuery
 from gangline.sweeps import plan, trial_to_job
 from gangline.testing.builders import START, make_spec, make_sweep

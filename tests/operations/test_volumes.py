@@ -10,9 +10,9 @@ from gangline import operations
 from gangline.errors import ConflictError, InvalidInputError, PermissionDeniedError
 from gangline.kinds.volume import VOLUME
 from gangline.model import DEFAULT_TENANT, DataMove, JobId, Tenant
+from gangline.model.jobs.spec import CheckpointRule
+from gangline.model.kinds.volume import Access, Volume
 from gangline.model.record import RecordId
-from gangline.model.spec import CheckpointRule
-from gangline.model.volume import Access, Volume
 from gangline.testing.builders import make_role, make_spec
 from tests.operations.fakes import Office
 

@@ -13,12 +13,12 @@ from gangline.kinds.pipeline import PIPELINE, plan_pipeline
 from gangline.kinds.schedule import SCHEDULE
 from gangline.kinds.template import TEMPLATE_VERSION
 from gangline.model import DataMove, Job, Phase, PhaseEntry, ReplicaId, ReplicaStatus, RoleName, Timestamp
+from gangline.model.kinds.pipeline import STEP_VARIABLE, PipelineRun, PipelineSpec, PipelineStatus
+from gangline.model.kinds.registered_model import Model, ModelSpec, ModelStatus, ModelVersion
+from gangline.model.kinds.schedule import ScheduleSpec
+from gangline.model.kinds.template import TemplateVersionSpec
 from gangline.model.node import NodeName
-from gangline.model.pipeline import STEP_VARIABLE, PipelineRun, PipelineSpec, PipelineStatus
 from gangline.model.record import RecordId
-from gangline.model.registered_model import Model, ModelSpec, ModelStatus, ModelVersion
-from gangline.model.schedule import ScheduleSpec
-from gangline.model.template import TemplateVersionSpec
 from gangline.pipelines.jobs import LAUNCHER
 from gangline.testing.builders import ONE_STEP, make_job
 

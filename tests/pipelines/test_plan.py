@@ -17,7 +17,14 @@ from gangline.kinds.pipeline import (
     stop_pipeline,
 )
 from gangline.model import Job, JobId, NodeName, Phase, PhaseEntry, ReplicaId, ReplicaStatus, RoleName, Timestamp
-from gangline.model.pipeline import STEP_VARIABLE, PipelineRun, PipelineSpec, PipelineState, PipelineStatus, StepStatus
+from gangline.model.kinds.pipeline import (
+    STEP_VARIABLE,
+    PipelineRun,
+    PipelineSpec,
+    PipelineState,
+    PipelineStatus,
+    StepStatus,
+)
 from gangline.model.record import RecordId
 from gangline.pipelines.caching import Earlier
 from gangline.pipelines.jobs import LAUNCHER

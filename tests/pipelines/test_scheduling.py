@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.model import Timestamp
-from gangline.model.pipeline import PipelineRun, PipelineStatus
+from gangline.model.kinds.pipeline import PipelineRun, PipelineStatus
+from gangline.model.kinds.schedule import Schedule, ScheduleSpec, ScheduleStatus
 from gangline.model.record import RecordId
-from gangline.model.schedule import Schedule, ScheduleSpec, ScheduleStatus
 from gangline.pipelines.scheduling import plan_schedule
 from gangline.testing.builders import make_run
 

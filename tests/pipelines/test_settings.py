@@ -9,7 +9,7 @@ import pytest
 from gangline.kinds.kind import Owned, Plan
 from gangline.kinds.pipeline import plan_pipeline, run_tree
 from gangline.model import JobId, Phase, Resources, Timestamp
-from gangline.model.pipeline import STEP_VARIABLE, PipelineRun, PipelineSpec, PipelineStatus
+from gangline.model.kinds.pipeline import STEP_VARIABLE, PipelineRun, PipelineSpec, PipelineStatus
 from gangline.model.record import RecordId
 from gangline.pipelines.jobs import LAUNCHER, bounded_by
 from gangline.testing.builders import make_job

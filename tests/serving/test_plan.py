@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 from gangline.errors import ConflictError
 from gangline.kinds.service import promote, rollback, scale
 from gangline.model import Timestamp
+from gangline.model.kinds.registered_model import Model, ModelSpec, ModelStatus, ModelVersion
+from gangline.model.kinds.service import (
+    Check,
+    Checks,
+    Counters,
+    ReplicaRange,
+    RevisionTraffic,
+    RolloutRules,
+    ServiceSpec,
+)
 from gangline.model.record import Record, RecordId
-from gangline.model.registered_model import Model, ModelSpec, ModelStatus, ModelVersion
 from gangline.model.routing import LATENCY_BOUNDS, ServiceRoute
-from gangline.model.service import Check, Checks, Counters, ReplicaRange, RevisionTraffic, RolloutRules, ServiceSpec
 from gangline.serving import ServiceSight, plan, route_of, traffic_of, yielding
 from tests.serving.world import CRASHES, ERRORS, GOOD, NEVER_READY, SLOW, World, make_service, program
 

@@ -13,9 +13,9 @@ from gangline.lifecycle.events import (
     ReplicaStarted,
 )
 from gangline.model import Job, JobSpec, RoleName, RoleSpec, Timestamp
+from gangline.model.kinds.service import Counters, ReplicaRange, RolloutRules, Service, ServiceSpec, ServiceStatus
 from gangline.model.record import Record, RecordId
 from gangline.model.routing import LATENCY_BOUNDS, BackendState, ServiceRoute
-from gangline.model.service import Counters, ReplicaRange, RolloutRules, Service, ServiceSpec, ServiceStatus
 from gangline.serving import EndedReplica, LoadSample, ReplicaSight, ServiceSight, number_of, plan, route_of
 from gangline.testing.builders import make_placement
 

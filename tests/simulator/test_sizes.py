@@ -20,7 +20,7 @@ from gangline.model import (
     Sizing,
     Timestamp,
 )
-from gangline.model.speed import SpeedSample
+from gangline.model.jobs.speed import SpeedSample
 from gangline.simulator import Setup, parse_nodes, simulate
 from gangline.simulator.run import Outcome
 from gangline.simulator.traces import Arrival

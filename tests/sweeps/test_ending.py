@@ -8,8 +8,8 @@ import pytest
 from gangline.errors import InvalidInputError
 from gangline.lifecycle import new_job
 from gangline.model import Job, Metric, Phase, PhaseEntry, ReplicaId, Resources, RoleName, Timestamp
-from gangline.model.parameter import Parameter, Range
-from gangline.model.sweep import AddedTrial, Assignment, Budget, EndReason, Goal, Objective, Sweep, SweepSpec
+from gangline.model.kinds.sweep import AddedTrial, Assignment, Budget, EndReason, Goal, Objective, Sweep, SweepSpec
+from gangline.model.search.parameter import Parameter, Range
 from gangline.sweeps import SAMPLERS, Plan, Search, check_end, plan, trial_to_job, trials_of
 from gangline.testing.builders import START, make_role, make_spec, make_sweep
 

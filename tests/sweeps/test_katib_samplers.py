@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gangline.model.parameter import Parameter, Range
+from gangline.model.kinds.sweep import Budget, Goal, Objective, Setting, SweepSpec
 from gangline.model.record import RecordId
-from gangline.model.sweep import Budget, Goal, Objective, Setting, SweepSpec
+from gangline.model.search.parameter import Parameter, Range
 from gangline.sweeps import Outcome, Search, Tried
 from gangline.sweeps.brackets import BracketSampler, rungs
 from gangline.sweeps.generations import PARENT, GenerationSampler, _changed

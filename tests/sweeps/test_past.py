@@ -7,8 +7,8 @@ import pytest
 
 from gangline.lifecycle import new_job
 from gangline.model import Job, Metric, Phase, PhaseEntry, ReplicaId, Resources, RoleName, Timestamp
-from gangline.model.stopping import Mark, Rule, Stopping
-from gangline.model.sweep import AddedTrial, Assignment, Budget, Goal, Objective, Sweep
+from gangline.model.kinds.sweep import AddedTrial, Assignment, Budget, Goal, Objective, Sweep
+from gangline.model.search.stopping import Mark, Rule, Stopping
 from gangline.sweeps import Past, ended_trial, gather, plan, trial_to_job, trials_of
 from gangline.testing.builders import START, make_role, make_sweep
 

@@ -12,9 +12,9 @@ from gangline.kinds.kind import Owned
 from gangline.kinds.sweep import add_trial, plan_sweep
 from gangline.lifecycle import new_job
 from gangline.model import Metric, Phase, PhaseEntry, ReplicaId, RoleName, Timestamp
-from gangline.model.parameter import Parameter, Range
-from gangline.model.stopping import Mark, Rule, Stopping, Unit
-from gangline.model.sweep import GRID, Assignment, Budget, Copy, Objective, Sweep
+from gangline.model.kinds.sweep import GRID, Assignment, Budget, Copy, Objective, Sweep
+from gangline.model.search.parameter import Parameter, Range
+from gangline.model.search.stopping import Mark, Rule, Stopping, Unit
 from gangline.sweeps import Plan, curves_of, ended_trial, gather, plan, trial_to_job, trials_of
 from gangline.sweeps.population import altered
 from gangline.sweeps.trials import Trial

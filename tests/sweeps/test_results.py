@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.model import JobId, Phase, Timestamp
-from gangline.model.parameter import Parameter, Range
-from gangline.model.sweep import Budget, Goal, Objective, SweepState, SweepStatus, TrialStatus
+from gangline.model.kinds.sweep import Budget, Goal, Objective, SweepState, SweepStatus, TrialStatus
+from gangline.model.search.parameter import Parameter, Range
 from gangline.sweeps import history, ranked, results, winner_to_job
 from gangline.sweeps.results import importance, pareto_front
 from gangline.testing.builders import START, make_sweep

@@ -14,10 +14,10 @@ from scipy.stats import qmc
 
 from gangline.errors import InvalidInputError
 from gangline.model import Timestamp
-from gangline.model.parameter import Parameter, Range
+from gangline.model.kinds.sweep import Budget, Goal, KnownTrial, Objective, SweepSpec
 from gangline.model.record import RecordId
-from gangline.model.search_space import check_values
-from gangline.model.sweep import Budget, Goal, KnownTrial, Objective, SweepSpec
+from gangline.model.search.parameter import Parameter, Range
+from gangline.model.search.search_space import check_values
 from gangline.sweeps import Outcome, Sampler, Search, Tried, optuna_samplers, sampler_named, sampler_names, samplers
 from gangline.sweeps.optuna_samplers import OptunaSampler
 from gangline.sweeps.samplers import OPTUNA_SAMPLERS

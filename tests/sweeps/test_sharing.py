@@ -6,8 +6,8 @@ import pytest
 
 from gangline.lifecycle import new_job
 from gangline.model import Phase, PhaseEntry, Resources
-from gangline.model.queue import QueueLoad
-from gangline.model.sweep import Assignment, Sweep
+from gangline.model.kinds.queue import QueueLoad
+from gangline.model.kinds.sweep import Assignment, Sweep
 from gangline.sweeps import trial_to_job, trials_of
 from gangline.sweeps.sharing import Sharing, demand, share
 from gangline.testing.builders import START, make_sweep

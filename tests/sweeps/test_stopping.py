@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from gangline.errors import InvalidInputError
 from gangline.lifecycle import new_job
 from gangline.model import Metric, Phase, PhaseEntry, ReplicaId, RoleName, Timestamp
-from gangline.model.stopping import Mark, Rule, Stopping, Unit
-from gangline.model.sweep import Assignment, Budget, EndReason, Goal, Objective, Sweep
+from gangline.model.kinds.sweep import Assignment, Budget, EndReason, Goal, Objective, Sweep
+from gangline.model.search.stopping import Mark, Rule, Stopping, Unit
 from gangline.sweeps import Plan, curves_of, gather, plan, sift, trial_to_job, trials_of
 from gangline.sweeps.samplers import Outcome, Tried
 from gangline.sweeps.stopping import Curve, Judgement, judge

@@ -8,8 +8,8 @@ import pytest
 from gangline.errors import InvalidInputError
 from gangline.lifecycle import new_job
 from gangline.model import Job, JobId, Metric, Phase, PhaseEntry, ReplicaId, RoleName, Timestamp
-from gangline.model.parameter import Parameter
-from gangline.model.sweep import Assignment, Goal, Objective, Sweep, SweepSpec
+from gangline.model.kinds.sweep import Assignment, Goal, Objective, Sweep, SweepSpec
+from gangline.model.search.parameter import Parameter
 from gangline.sweeps import (
     SAMPLERS,
     GridSampler,

@@ -6,9 +6,18 @@ import pytest
 
 from gangline.lifecycle import new_job
 from gangline.model import JobId, Phase, PhaseEntry
-from gangline.model.parameter import Parameter, Range
-from gangline.model.stopping import Rule, Stopping
-from gangline.model.sweep import Assignment, Budget, Goal, KnownTrial, Objective, SweepState, SweepStatus, TrialStatus
+from gangline.model.kinds.sweep import (
+    Assignment,
+    Budget,
+    Goal,
+    KnownTrial,
+    Objective,
+    SweepState,
+    SweepStatus,
+    TrialStatus,
+)
+from gangline.model.search.parameter import Parameter, Range
+from gangline.model.search.stopping import Rule, Stopping
 from gangline.sweeps import trial_to_job, trials_of
 from gangline.sweeps.view import best_text, known_trials, result_text, view
 from gangline.testing.builders import START, make_sweep

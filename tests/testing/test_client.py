@@ -10,8 +10,8 @@ import pytest
 
 from gangline.errors import ConflictError, NotFoundError, UnreachableError, WaitTimeoutError
 from gangline.model import JobSpec, Phase, Policy, ReplicaId, Resources, Restart, RoleName
-from gangline.model.parameter import Parameter
-from gangline.model.sweep import Goal, Objective, SweepSpec, SweepState
+from gangline.model.kinds.sweep import Goal, Objective, SweepSpec, SweepState
+from gangline.model.search.parameter import Parameter
 from gangline.testing.builders import make_node, make_role, make_spec
 from gangline.testing.client import InMemoryClient, Outcome
 

@@ -13,10 +13,10 @@ from gangline.api.operation import OPERATIONS
 from gangline.errors import ConflictError
 from gangline.kinds.workspace import WORKSPACE
 from gangline.model import GangId, ReplicaId, Tenant, Timestamp
-from gangline.model.access import Identity, Role
+from gangline.model.kinds.service import Check
+from gangline.model.kinds.workspace import Tool, Workspace, WorkspaceSpec, WorkspaceStatus
 from gangline.model.record import Record, RecordId
-from gangline.model.service import Check
-from gangline.model.workspace import Tool, Workspace, WorkspaceSpec, WorkspaceStatus
+from gangline.model.team.access import Identity, Role
 from gangline.testing.builders import START, make_running_job
 from gangline.web.gateway import Gateway, attach, divided
 from gangline.web.gateway.gateway import ENTER, label_of

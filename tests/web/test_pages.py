@@ -15,9 +15,9 @@ from gangline.kinds.service import SERVICE
 from gangline.kinds.workspace import WORKSPACE
 from gangline.lifecycle.events import GangPlaced
 from gangline.model import DEFAULT_TENANT, JobId, JournalRecord, Phase, Resources, RoleName, RoleSpec, Timestamp
+from gangline.model.kinds.service import RevisionTraffic, ServiceSpec, ServiceStatus
+from gangline.model.kinds.workspace import Tool
 from gangline.model.record import Record, RecordId
-from gangline.model.service import RevisionTraffic, ServiceSpec, ServiceStatus
-from gangline.model.workspace import Tool
 from gangline.testing.builders import make_placement
 from gangline.web.kind_words import title_of
 from tests.operations.fakes import Office

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.web.application import all_operations
 from gangline.web.frame import PREFIX
 from tests.operations.fakes import Office

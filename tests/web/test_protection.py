@@ -12,8 +12,8 @@ from gangline.compose.dashboard import PrivateDashboard
 from gangline.errors import ConflictError
 from gangline.kinds.queue import QUEUE
 from gangline.model import JobId, Phase, Queue, QueueName, Tenant
-from gangline.model.access import Role
 from gangline.model.record import RecordId
+from gangline.model.team.access import Role
 from gangline.testing.builders import make_spec
 from gangline.web.application import all_operations
 from gangline.web.sessions import LINK_SECONDS, SESSION_SECONDS

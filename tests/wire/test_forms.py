@@ -21,9 +21,9 @@ from gangline.model import (
     RoleName,
     Timestamp,
 )
-from gangline.model.pipeline import PipelineRun
+from gangline.model.kinds.pipeline import PipelineRun
+from gangline.model.kinds.sweep import SweepSpec
 from gangline.model.record import Page
-from gangline.model.sweep import SweepSpec
 from gangline.testing.builders import make_job, make_run, make_spec, make_sweep
 from gangline.wire import ANSWERS, codec, plain
 from gangline.wire.forms import form_of

@@ -9,8 +9,8 @@ from gangline.errors import ConflictError, InvalidInputError
 from gangline.lifecycle import advance
 from gangline.lifecycle.events import CancelRequested, GangStopped, ReplicaExited
 from gangline.model import Job, Timestamp
+from gangline.model.kinds.workspace import Tool, Workspace, WorkspaceSpec, WorkspaceStatus
 from gangline.model.record import Record, RecordId
-from gangline.model.workspace import Tool, Workspace, WorkspaceSpec, WorkspaceStatus
 from gangline.testing.builders import START, make_job, make_running_job
 from gangline.workspaces import WorkspacePlan, WorkspaceSight, plan, run_job, started, stopped
 

@@ -18,7 +18,7 @@ from gangline.dialects import document
 from gangline.dialects.katib import experiment_of, stand_in
 from gangline.errors import GanglineError, InvalidInputError, WaitTimeoutError
 from gangline.kinds.experiment import EXPERIMENT, read_file
-from gangline.model.experiment import ExperimentView
+from gangline.model.kinds.experiment import ExperimentView
 from gangline.sdk import Client
 from gangline.sdk.transports.embedded import EmbeddedTransport
 

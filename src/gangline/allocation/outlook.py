@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gangline.allocation.sizes import Candidate
 from gangline.allocation.speed_curve import fewest_nodes
 from gangline.model import Job, RoleName
-from gangline.model.spec import SERVICE_ROLES, Sizing
+from gangline.model.jobs.spec import SERVICE_ROLES, Sizing
 
 PER_NODE = 8
 """Workers taken to share a node where nobody knows better; it matters only to jobs that tell of their exchanges."""

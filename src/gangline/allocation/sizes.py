@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 from gangline.allocation.knapsack import Option, choose
 from gangline.allocation.speed_curve import SpeedCurve, fewest_nodes, speed_curve
-from gangline.model.speed import SpeedRecord
+from gangline.model.jobs.speed import SpeedRecord
 
 RESTART_SECONDS = 30.0
 """What a change of size is taken to cost a job that has not shown it yet."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from gangline.allocation.least_squares import Floats
 from gangline.allocation.speed_models import AllReduceForm, ServerForm, fit_all_reduce, fit_servers
-from gangline.model.speed import BatchRange, SpeedRecord, SpeedSample
+from gangline.model.jobs.speed import BatchRange, SpeedRecord, SpeedSample
 
 BATCH_STEPS = 40
 """Batch sizes that are tried between the base and the largest, each the same factor larger than the one before."""

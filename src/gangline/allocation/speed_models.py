@@ -12,7 +12,7 @@ from math import log, sqrt
 import numpy as np
 
 from gangline.allocation.least_squares import Floats, non_negative_fit
-from gangline.model.speed import SpeedSample
+from gangline.model.jobs.speed import SpeedSample
 
 ACROSS_NODES = 1.1
 """Exchanging gradients across nodes takes at least this many times as long as inside one, until it was measured."""

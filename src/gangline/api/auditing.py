@@ -20,7 +20,7 @@ from gangline.api.rest.conventions.repeated_requests import REPLAYED
 from gangline.api.rest.parameters import DRY_RUN
 from gangline.errors import GanglineError, TooManyRequestsError
 from gangline.model import Clock, Tenant
-from gangline.model.audit import AuditEntry, difference
+from gangline.model.team.audit import AuditEntry, difference
 from gangline.storage.audit import AuditLog
 
 _MOST_BODY_BYTES = 1 << 18

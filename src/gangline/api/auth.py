@@ -10,7 +10,7 @@ from aiohttp.typedefs import Middleware
 
 from gangline.api.operation import IDENTITY, Handler
 from gangline.errors import PermissionDeniedError
-from gangline.model.access import Identity
+from gangline.model.team.access import Identity
 from gangline.operations import Caller
 
 _CREDENTIALS = struct.Struct("3i")

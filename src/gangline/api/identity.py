@@ -6,7 +6,7 @@ from aiohttp import web
 
 from gangline.api.operation import Identify
 from gangline.errors import UnauthenticatedError
-from gangline.model.access import Identity
+from gangline.model.team.access import Identity
 
 Recognize = Callable[[str], Awaitable[Identity | None]]
 """Says whom a bearer's text stands for, None if it is not of its kind or not (any more) valid."""

@@ -11,7 +11,7 @@ from gangline.api.errors import STATUS_OF, status_of
 from gangline.api.operation import Handler, Operation, get, operation_of
 from gangline.api.rest.context import context_of
 from gangline.errors import GanglineError, NotFoundError
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.telemetry import Numbers
 
 NUMBERS: web.AppKey[Numbers | None] = web.AppKey("numbers", object)  # type: ignore[arg-type]  # or None

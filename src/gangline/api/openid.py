@@ -15,8 +15,8 @@ import aiohttp
 
 from gangline.errors import InvalidInputError
 from gangline.model import Clock, Tenant
-from gangline.model.access import Identity, Role
 from gangline.model.identity import check_name
+from gangline.model.team.access import Identity, Role
 
 if TYPE_CHECKING:
     import jwt

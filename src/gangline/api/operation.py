@@ -19,7 +19,7 @@ from aiohttp.typedefs import Middleware
 from gangline.errors import GanglineError, PermissionDeniedError, UnauthenticatedError
 from gangline.kinds import AnyKind, all_kinds
 from gangline.model import Tenant
-from gangline.model.access import Identity, Right
+from gangline.model.team.access import Identity, Right
 from gangline.operations import Caller
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

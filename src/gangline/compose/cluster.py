@@ -46,8 +46,8 @@ from gangline.kube import (
     NotFoundError,
 )
 from gangline.model import JobSpec, Tenant
+from gangline.model.kinds.service import SERVICE_LABEL, ServiceSpec
 from gangline.model.record import Record
-from gangline.model.service import SERVICE_LABEL, ServiceSpec
 from gangline.operations.cluster_data import ClusterRecords
 from gangline.operations.objects import decoded_values
 from gangline.scheduling import Policies

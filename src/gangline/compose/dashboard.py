@@ -11,8 +11,8 @@ from gangline.api.rest import make_app
 from gangline.api.rest.context import ContextFor
 from gangline.errors import ConflictError, GanglineError, NotFoundError
 from gangline.model import Clock, Tenant
-from gangline.model.access import Identity
-from gangline.model.workspace import Workspace
+from gangline.model.kinds.workspace import Workspace
+from gangline.model.team.access import Identity
 from gangline.web.application import make_pages
 from gangline.web.frame import PREFIX
 from gangline.web.gateway import Gateway, attach, divided

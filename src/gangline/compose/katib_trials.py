@@ -11,7 +11,7 @@ from gangline.dialects import Translation
 from gangline.dialects.katib.trial import NAME_VARIABLE
 from gangline.errors import GanglineError
 from gangline.model import Clock, JobSpec, RoleSpec
-from gangline.model.experiment import COLLECTOR_VARIABLE
+from gangline.model.kinds.experiment import COLLECTOR_VARIABLE
 from gangline.runtime.pushed_metrics import PORT
 from gangline.storage.interface import Store
 

@@ -21,7 +21,7 @@ from gangline.kinds.notification import NOTIFICATION
 from gangline.kinds.service import SERVICE
 from gangline.kinds.workspace import WORKSPACE
 from gangline.model import JobSpec
-from gangline.model.pipeline import STEP_VARIABLE
+from gangline.model.kinds.pipeline import STEP_VARIABLE
 from gangline.model.record import Record
 from gangline.operations.objects import read_config_map, read_secret
 from gangline.pipelines.jobs import bounded_by

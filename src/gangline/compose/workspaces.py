@@ -17,8 +17,8 @@ from gangline.errors import NotFoundError
 from gangline.kinds import AnyKind
 from gangline.kinds.workspace import WORKSPACE
 from gangline.model import Clock, Job, JobId, JobSpec, Metric, Tenant, Timestamp
+from gangline.model.kinds.workspace import WORKSPACE_LABEL, Workspace
 from gangline.model.record import Record, RecordId
-from gangline.model.workspace import WORKSPACE_LABEL, Workspace
 from gangline.operations import ObjectKind, OperationContext, get_job, put_object
 from gangline.operations.objects import take_claim_away, take_secret_away
 from gangline.runtime.event_files import Scalar, first_record, write_events

@@ -16,6 +16,7 @@ from gangline.engines.interface import Answering, Engine, FaultInjector
 from gangline.kinds.inference_service import leaving_part, owned_by, parts_of
 from gangline.kinds.kind import Owned
 from gangline.model import Clock, GangId, Job, JobId, ReplicaId, ReplicaState, Timestamp
+from gangline.model.kinds.service import Check, Checks, Counters, RevisionTraffic, ScaleMetric, Service
 from gangline.model.record import Record, RecordId
 from gangline.model.routing import (
     BackendState,
@@ -25,7 +26,6 @@ from gangline.model.routing import (
     RoutingTable,
     ServiceRoute,
 )
-from gangline.model.service import Check, Checks, Counters, RevisionTraffic, ScaleMetric, Service
 from gangline.serving import (
     Health,
     LoadSample,

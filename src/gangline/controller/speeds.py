@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from gangline.lifecycle.events import SpeedMeasured, SpeedRecalled
 from gangline.model import WAITING_PHASES, Job, JobId, Metric, Phase, ReplicaId, ReplicaState, Sizing, Timestamp
-from gangline.model.speed import SpeedRecord, SpeedSample, for_new_run
+from gangline.model.jobs.speed import SpeedRecord, SpeedSample, for_new_run
 
 RUNS_RECALLED = 8
 """Runs of the same code whose records are put together."""

@@ -17,9 +17,9 @@ from gangline.controller.services import lead_start
 from gangline.engines.interface import Answering, Engine
 from gangline.kinds.kind import Owned
 from gangline.model import Clock, GangId, ReplicaId, Timestamp
+from gangline.model.kinds.service import Check
+from gangline.model.kinds.workspace import Tool, Workspace
 from gangline.model.record import RecordId
-from gangline.model.service import Check
-from gangline.model.workspace import Tool, Workspace
 from gangline.workspaces import WorkspaceSight
 
 _log = logging.getLogger(__name__)

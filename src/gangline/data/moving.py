@@ -206,7 +206,7 @@ def install(draft: Path, target: Path) -> None:
 def _one_at_a_time(directory: Path) -> Iterator[None]:
     """Keep others out of a directory for the moment that renaming takes.
 
-    Not for ever: anybody who can read the directory can hold such a lock, and some file systems have none.
+    Not forever: anybody who can read the directory can hold such a lock, and some file systems have none.
     """
     deadline = time.monotonic() + _RENAMING_SECONDS
     with contextlib.ExitStack() as held:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from gangline.errors import InvalidInputError
 from gangline.model import JobSpec, PlacementRule
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 
 
 class CleanPods(StrEnum):

@@ -29,7 +29,7 @@ from gangline.model import (
     Usage,
 )
 from gangline.model.console import Console
-from gangline.model.service import Check
+from gangline.model.kinds.service import Check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 from gangline.data.model_files import KeptModel
 from gangline.errors import GanglineError, NotFoundError
 from gangline.model import Backoff
-from gangline.model.registered_model import ModelVersion
+from gangline.model.kinds.registered_model import ModelVersion
 
 _BACKOFF = Backoff(first_seconds=0.2, longest_seconds=10.0)
 _TRIES = 10

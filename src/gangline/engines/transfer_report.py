@@ -6,7 +6,7 @@ import msgspec
 
 from gangline.lifecycle.events import TransferReported
 from gangline.model import GangId, Timestamp
-from gangline.model.transfer import DataVersion, TransferProgress
+from gangline.model.jobs.transfer import DataVersion, TransferProgress
 
 
 class _Report(msgspec.Struct, frozen=True):

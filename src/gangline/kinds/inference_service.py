@@ -11,15 +11,15 @@ from gangline.dialects.value import Value
 from gangline.kinds.kind import Column, FileFormat, Kind, Owned, Plan, Published
 from gangline.kinds.service import SERVICE, ended_replica, plan_service
 from gangline.model import Resources, Timestamp
-from gangline.model.inference_service import (
+from gangline.model.kinds.inference_service import (
     FIRST_OF_TRANSFORMER,
     InferenceService,
     InferenceServiceSpec,
     InferenceServiceStatus,
     TransformerStatus,
 )
+from gangline.model.kinds.service import Service
 from gangline.model.record import Record
-from gangline.model.service import Service
 from gangline.serving import is_wanted, number_of
 
 _SCHEMA: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from gangline.dialects.value import Value
 from gangline.model import DEFAULT_TENANT, Job, JobId, JobSpec, Metric, QueueName, Resources, Tenant, Timestamp
-from gangline.model.queue import QueueLoad
+from gangline.model.kinds.queue import QueueLoad
 from gangline.model.record import NoStatus, Record, RecordId, RecordSpec, RecordStatus
 
 Spec = TypeVar("Spec", bound=RecordSpec)

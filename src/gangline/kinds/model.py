@@ -6,7 +6,7 @@ from gangline.errors import ConflictError
 from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import Column, Kind, Reader
 from gangline.model import Job
-from gangline.model.registered_model import (
+from gangline.model.kinds.registered_model import (
     Model,
     ModelReference,
     ModelSpec,

@@ -17,7 +17,7 @@ from gangline.kinds.derived import Form, add_form
 from gangline.kinds.kind import Column, FileFormat, Kind, NewJob, Owned, Plain, Plan, Reader, Verb
 from gangline.kinds.model import MODEL
 from gangline.model import DEFAULT_QUEUE, DEFAULT_TENANT, JobSpec, QueueName, Resources, Tenant, Timestamp
-from gangline.model.pipeline import PipelineRun, PipelineSpec, PipelineState, PipelineStatus
+from gangline.model.kinds.pipeline import PipelineRun, PipelineSpec, PipelineState, PipelineStatus
 from gangline.pipelines.caching import lacks, missing_artifacts
 from gangline.pipelines.checking import check_new
 from gangline.pipelines.evaluation import ENDED, Instance, State, evaluate, with_defaults

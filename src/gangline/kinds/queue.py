@@ -8,7 +8,7 @@ from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import Column, Kind, Reader, Scope
 from gangline.kinds.registry import all_kinds
 from gangline.model import Queue, QueueName, QueueStatus, Tenant
-from gangline.model.queue import ROOT_QUEUE, queue_path
+from gangline.model.kinds.queue import ROOT_QUEUE, queue_path
 from gangline.model.record import Record
 
 QueueRecord = Record[Queue, QueueStatus]

@@ -8,8 +8,8 @@ from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import AnyKind, Column, Kind, NewRecord, Owned, Plain, Plan, Reader, Verb
 from gangline.kinds.pipeline import PIPELINE, check_arguments, graph_of, object_spec
 from gangline.model import Timestamp
+from gangline.model.kinds.schedule import Schedule, ScheduleSpec, ScheduleStatus
 from gangline.model.record import RecordId
-from gangline.model.schedule import Schedule, ScheduleSpec, ScheduleStatus
 from gangline.pipelines.cron import read_cron, time_zone
 from gangline.pipelines.scheduling import plan_schedule, run_id, run_name_at
 

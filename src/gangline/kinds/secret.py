@@ -2,8 +2,8 @@
 
 from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import Column, Kind
+from gangline.model.kinds.secret import Secret
 from gangline.model.record import NoStatus, Record
-from gangline.model.secret import Secret
 
 SecretRecord = Record[Secret, NoStatus]
 

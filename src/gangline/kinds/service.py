@@ -9,7 +9,7 @@ from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import Column, Kind, NewJob, Owned, Plan, Verb
 from gangline.kinds.model import MODEL
 from gangline.model import Job, JobSpec, Metric, Timestamp
-from gangline.model.service import REVISION_LABEL, ScaleMetric, Service, ServiceSpec, ServiceStatus
+from gangline.model.kinds.service import REVISION_LABEL, ScaleMetric, Service, ServiceSpec, ServiceStatus
 from gangline.serving import EndedReplica, ServiceSight, number_of, plan, roll_back
 
 

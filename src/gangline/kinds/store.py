@@ -4,7 +4,7 @@ from gangline.errors import ConflictError
 from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import Column, Kind, Reader
 from gangline.model import JobSpec
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 from gangline.model.record import NoStatus, Record
 
 StoreRecord = Record[DataStore, NoStatus]

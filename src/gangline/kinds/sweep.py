@@ -8,9 +8,9 @@ from gangline.dialects.native.sweep import sweep_from_value, sweep_to_plain
 from gangline.errors import ConflictError
 from gangline.kinds.kind import Column, FileFormat, Kind, NewJob, Owned, Plan, Reader, Verb
 from gangline.model import JobSpec, Timestamp
-from gangline.model.search_space import check_values, completed
-from gangline.model.stopping import Rule
-from gangline.model.sweep import AddedTrial, Sweep, SweepProgress, SweepSpec, SweepStatus
+from gangline.model.kinds.sweep import AddedTrial, Sweep, SweepProgress, SweepSpec, SweepStatus
+from gangline.model.search.search_space import check_values, completed
+from gangline.model.search.stopping import Rule
 from gangline.sweeps import (
     Past,
     best_text,

@@ -11,8 +11,7 @@ from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import Column, Kind, Plain, Reader, Verb
 from gangline.kinds.pipeline import graph_of
 from gangline.model import Resources
-from gangline.model.record import NoStatus
-from gangline.model.template import (
+from gangline.model.kinds.template import (
     RunExperiment,
     RunExperimentSpec,
     RunExperimentStatus,
@@ -21,6 +20,7 @@ from gangline.model.template import (
     TemplateVersion,
     TemplateVersionSpec,
 )
+from gangline.model.record import NoStatus
 
 
 async def _check_template(before: Template | None, after: Template | None, reader: Reader) -> None:

@@ -24,9 +24,8 @@ from gangline.dialects.value import Value
 from gangline.errors import InvalidInputError
 from gangline.kinds.kind import Column, FileFormat, Kind, NewJob, Owned, Plan, Published, Reader, Scope
 from gangline.model import Job, Metric, Phase, ReplicaState, Resources, Timestamp
-from gangline.model.metric import CHECKPOINT_METRIC
-from gangline.model.record import NoStatus, Record
-from gangline.model.train_job import (
+from gangline.model.jobs.metric import CHECKPOINT_METRIC
+from gangline.model.kinds.train_job import (
     ClusterTrainingRuntime,
     ClusterTrainingRuntimeSpec,
     TrainerProgress,
@@ -38,6 +37,7 @@ from gangline.model.train_job import (
     TrainJobSpec,
     TrainJobStatus,
 )
+from gangline.model.record import NoStatus, Record
 
 _LOOK_SECONDS = 5.0
 """How often reported numbers are read: nobody announces them."""

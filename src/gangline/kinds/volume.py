@@ -7,8 +7,8 @@ from gangline.errors import ConflictError
 from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import Column, Kind, Plain, Reader
 from gangline.model import JobSpec
+from gangline.model.kinds.volume import Volume
 from gangline.model.record import NoStatus, Record
-from gangline.model.volume import Volume
 
 VolumeRecord = Record[Volume, NoStatus]
 

@@ -7,8 +7,8 @@ from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import Column, Kind, NewJob, Owned, Plan, Verb
 from gangline.kinds.volume import volume_to_claims
 from gangline.model import JobSpec, Timestamp
-from gangline.model.volume import Volume
-from gangline.model.workspace import Workspace, WorkspaceSpec, WorkspaceStatus
+from gangline.model.kinds.volume import Volume
+from gangline.model.kinds.workspace import Workspace, WorkspaceSpec, WorkspaceStatus
 from gangline.workspaces import WorkspaceSight, plan, run_job, started, stopped, template
 
 

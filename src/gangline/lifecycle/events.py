@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gangline.model import JobId, NodeName, ReplicaId, RoleName, Timestamp
-from gangline.model.speed import BatchRange, SpeedRecord, SpeedSample
-from gangline.model.transfer import DataVersion, TransferProgress
+from gangline.model.jobs.speed import BatchRange, SpeedRecord, SpeedSample
+from gangline.model.jobs.transfer import DataVersion, TransferProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

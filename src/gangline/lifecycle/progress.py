@@ -43,7 +43,7 @@ from gangline.model import (
     StallAction,
     Timestamp,
 )
-from gangline.model.speed import EARLY, SpeedRecord, with_sample
+from gangline.model.jobs.speed import EARLY, SpeedRecord, with_sample
 
 CHECKPOINT_RESOLUTION_SECONDS = 5.0
 """Checkpoints that follow each other faster are one: nobody's decision depends on less, and each costs a write."""

@@ -1,7 +1,7 @@
 """The small judgements the handlers share: has it succeeded, may it try again, how long to wait."""
 
 from gangline.model import Backoff, Job, Policy, ReplicaId, ReplicaState, ReplicaStatus, Retry, Success
-from gangline.model.spec import SERVICE_ROLES
+from gangline.model.jobs.spec import SERVICE_ROLES
 
 _STEADY_SECONDS = 60.0
 """A replica that ran this long before it failed is not in a crash loop: its back-off begins anew."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from gangline.model import Framework, Job, Metric, Phase, ReplicaId, ReplicaState, Timestamp
-from gangline.model.spec import SERVICE_ROLES
+from gangline.model.jobs.spec import SERVICE_ROLES
 
 STALLED = "stalled: "
 SLOW = "slow: "

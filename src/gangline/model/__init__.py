@@ -6,9 +6,7 @@ here imports another part of Gangline but its errors.
 
 from gangline.model.backoff import Backoff
 from gangline.model.clock import Clock, Timestamp
-from gangline.model.code import CodeLimits
 from gangline.model.explanation import Ahead, Constraint, Excluded, Explanation, PlaceInLine
-from gangline.model.gang import Gang, GangId, GangReplica, ResumePoint
 from gangline.model.identity import (
     DEFAULT_QUEUE,
     DEFAULT_TENANT,
@@ -19,21 +17,12 @@ from gangline.model.identity import (
     RoleName,
     Tenant,
 )
-from gangline.model.job import Job, PhaseEntry, ReplicaState, ReplicaStatus
-from gangline.model.metric import CHECKPOINT_METRIC, Metric
-from gangline.model.node import Node, Taint
-from gangline.model.observation import (
-    JobPage,
-    JournalRecord,
-    LogLine,
-    MetricPage,
-    NodeUsage,
-    ReplicaUsage,
-    Stream,
-    Usage,
-)
-from gangline.model.phase import ACTIVE_PHASES, FINAL_PHASES, WAITING_PHASES, Phase
-from gangline.model.placement import (
+from gangline.model.jobs.code import CodeLimits
+from gangline.model.jobs.gang import Gang, GangId, GangReplica, ResumePoint
+from gangline.model.jobs.job import Job, PhaseEntry, ReplicaState, ReplicaStatus
+from gangline.model.jobs.metric import CHECKPOINT_METRIC, Metric
+from gangline.model.jobs.phase import ACTIVE_PHASES, FINAL_PHASES, WAITING_PHASES, Phase
+from gangline.model.jobs.placement import (
     AffinityKind,
     AffinityTerm,
     Match,
@@ -47,9 +36,7 @@ from gangline.model.placement import (
     TopologySpread,
     Within,
 )
-from gangline.model.queue import Queue, QueueStatus
-from gangline.model.resources import NamedAmounts, Resources
-from gangline.model.spec import (
+from gangline.model.jobs.spec import (
     Clean,
     DataMove,
     Framework,
@@ -66,6 +53,19 @@ from gangline.model.spec import (
     StallRule,
     Success,
 )
+from gangline.model.kinds.queue import Queue, QueueStatus
+from gangline.model.node import Node, Taint
+from gangline.model.observation import (
+    JobPage,
+    JournalRecord,
+    LogLine,
+    MetricPage,
+    NodeUsage,
+    ReplicaUsage,
+    Stream,
+    Usage,
+)
+from gangline.model.resources import NamedAmounts, Resources
 
 __all__ = [
     "ACTIVE_PHASES",

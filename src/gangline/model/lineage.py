@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gangline.errors import NotFoundError
-from gangline.model.job import Job
-from gangline.model.registered_model import Model, ModelVersion, find_version, model_reference
-from gangline.model.spec import JobSpec
-from gangline.model.transfer import DataVersion
+from gangline.model.jobs.job import Job
+from gangline.model.jobs.spec import JobSpec
+from gangline.model.jobs.transfer import DataVersion
+from gangline.model.kinds.registered_model import Model, ModelVersion, find_version, model_reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

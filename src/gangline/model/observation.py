@@ -6,9 +6,9 @@ from enum import StrEnum
 
 from gangline.model.clock import Timestamp
 from gangline.model.identity import JobId, NodeName, ReplicaId
-from gangline.model.job import Job
-from gangline.model.metric import Metric
-from gangline.model.phase import Phase
+from gangline.model.jobs.job import Job
+from gangline.model.jobs.metric import Metric
+from gangline.model.jobs.phase import Phase
 from gangline.model.resources import Resources
 
 

@@ -4,10 +4,10 @@ from collections import Counter
 
 from gangline.model.clock import Timestamp
 from gangline.model.explanation import amount_text
-from gangline.model.job import Job, ReplicaState
-from gangline.model.phase import Phase
+from gangline.model.jobs.job import Job, ReplicaState
+from gangline.model.jobs.phase import Phase
+from gangline.model.jobs.transfer import TransferProgress
 from gangline.model.resources import NamedAmounts, Resources
-from gangline.model.transfer import TransferProgress
 
 _UNITS = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
 _ALIVE = frozenset({ReplicaState.RUNNING, ReplicaState.SUCCEEDED})

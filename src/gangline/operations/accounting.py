@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gangline.errors import InvalidInputError, PermissionDeniedError
 from gangline.model import Job, Tenant, Timestamp
-from gangline.model.accounting import Group, Period, UsageReport, Use, periods_between, report, submitter
+from gangline.model.team.accounting import Group, Period, UsageReport, Use, periods_between, report, submitter
 from gangline.operations.context import OperationContext
 from gangline.storage.interface import JobQuery
 from gangline.storage.listing import every as every_job

@@ -2,7 +2,7 @@
 
 from gangline.errors import InvalidInputError, NotFoundError, PermissionDeniedError
 from gangline.model import Tenant
-from gangline.model.audit import AuditPage
+from gangline.model.team.audit import AuditPage
 from gangline.operations.context import OperationContext
 
 

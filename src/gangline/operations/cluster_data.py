@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gangline.model import Job, Tenant
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 from gangline.operations.models import ModelRecords
 from gangline.operations.stores import find_store, place_for_models
 

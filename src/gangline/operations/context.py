@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from gangline.engines.interface import Engine
 from gangline.errors import PermissionDeniedError
 from gangline.model import Clock, Explanation, JobId, JobSpec, Tenant, Timestamp
-from gangline.model.accounting import Use
+from gangline.model.team.accounting import Use
 from gangline.scheduling import DEFAULT_POLICIES, Policies
 from gangline.storage.answers import KeptAnswers
 from gangline.storage.audit import AuditLog

@@ -2,7 +2,7 @@
 
 from gangline.errors import EngineError, PermissionDeniedError
 from gangline.model import Usage
-from gangline.model.figures import Figures, figures_of
+from gangline.model.team.figures import Figures, figures_of
 from gangline.operations.context import OperationContext
 
 

@@ -14,7 +14,7 @@ from gangline.data.unpacking import PermanentError
 from gangline.engines.interface import JobFolders, RemoteFiles
 from gangline.errors import EngineError, InvalidInputError, NotFoundError
 from gangline.model import Job, Tenant, Timestamp
-from gangline.model.job_file import JobFile
+from gangline.model.jobs.job_file import JobFile
 from gangline.operations.context import OperationContext
 from gangline.operations.listing import get_job
 from gangline.operations.tar_streams import full_disk_told, receive_stream, tar_chunks

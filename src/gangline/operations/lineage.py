@@ -3,8 +3,8 @@
 from gangline.errors import NotFoundError
 from gangline.kinds.model import MODEL
 from gangline.model import Tenant
+from gangline.model.kinds.registered_model import find_version, model_reference
 from gangline.model.lineage import Lineage, lineage_of_address, lineage_of_job
-from gangline.model.registered_model import find_version, model_reference
 from gangline.operations.context import OperationContext
 from gangline.operations.listing import get_job
 from gangline.storage.interface import JobQuery

@@ -20,8 +20,7 @@ from gangline.errors import ConflictError, InvalidInputError, NotFoundError, Sta
 from gangline.kinds.model import MODEL, readers_of
 from gangline.kinds.service import SERVICE
 from gangline.model import Clock, Job, JobId, Tenant
-from gangline.model.record import Record, RecordId
-from gangline.model.registered_model import (
+from gangline.model.kinds.registered_model import (
     Model,
     ModelReference,
     ModelSpec,
@@ -33,7 +32,8 @@ from gangline.model.registered_model import (
     without_alias,
     without_version,
 )
-from gangline.model.service import Service
+from gangline.model.kinds.service import Service
+from gangline.model.record import Record, RecordId
 from gangline.operations.context import OperationContext
 from gangline.operations.tar_streams import full_disk_told, receive_stream, tar_chunks
 from gangline.storage.interface import Store

@@ -15,7 +15,7 @@ from gangline.lifecycle.events import (
     ScaleRequested,
 )
 from gangline.model import FINAL_PHASES, Job, JournalRecord, RoleName, Tenant, Timestamp
-from gangline.model.job_file import checkpoints_of
+from gangline.model.jobs.job_file import checkpoints_of
 from gangline.operations.code import forget_unused_code
 from gangline.operations.context import OperationContext
 from gangline.operations.job_files import list_files

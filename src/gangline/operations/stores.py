@@ -10,7 +10,7 @@ from gangline.errors import ConflictError, InvalidInputError, NotFoundError
 from gangline.kinds.store import STORE
 from gangline.kinds.volume import VOLUME
 from gangline.model import Tenant
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 from gangline.model.record import RecordId
 from gangline.operations.context import OperationContext
 from gangline.operations.objects import secret_values

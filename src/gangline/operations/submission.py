@@ -8,7 +8,7 @@ from gangline.errors import ConflictError, GanglineError, InvalidInputError, Not
 from gangline.lifecycle import new_job
 from gangline.model import Job, JobId, JobSpec, JournalRecord, Queue, QueueName, Tenant
 from gangline.model.identity import check_name
-from gangline.model.queue import queue_path
+from gangline.model.kinds.queue import queue_path
 from gangline.operations.code import CODE_PREFIX, has_code, has_packages
 from gangline.operations.context import OperationContext
 from gangline.storage.owned import read_queues

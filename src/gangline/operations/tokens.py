@@ -7,9 +7,19 @@ from gangline.errors import ConflictError, InvalidInputError, NotFoundError, Per
 from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import Kind, Scope
 from gangline.model import Clock, Tenant, Timestamp
-from gangline.model.access import Identity, Role
 from gangline.model.record import NoStatus, RecordId
-from gangline.model.token import PREFIX, NewToken, Token, TokenRecord, TokenSpec, digest_of, identity_of, shown, split
+from gangline.model.team.access import Identity, Role
+from gangline.model.team.token import (
+    PREFIX,
+    NewToken,
+    Token,
+    TokenRecord,
+    TokenSpec,
+    digest_of,
+    identity_of,
+    shown,
+    split,
+)
 from gangline.operations.context import OperationContext
 from gangline.storage.interface import Store
 from gangline.storage.owned import all_records

@@ -4,8 +4,8 @@ from gangline.engines.interface import Answering
 from gangline.errors import ConflictError, NotFoundError
 from gangline.kinds.workspace import WORKSPACE
 from gangline.model import ReplicaId, Tenant
+from gangline.model.kinds.workspace import Workspace
 from gangline.model.record import RecordId
-from gangline.model.workspace import Workspace
 from gangline.operations.context import OperationContext
 
 

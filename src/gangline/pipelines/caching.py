@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from gangline.model.clock import Timestamp
-from gangline.model.pipeline import PipelineRun, PipelineStatus, StepStatus
+from gangline.model.kinds.pipeline import PipelineRun, PipelineStatus, StepStatus
 from gangline.pipelines.evaluation import Instance, State
 from gangline.pipelines.graph import Container, Definition, JobTemplate
 from gangline.pipelines.placeholders import WORKSPACE, Flow

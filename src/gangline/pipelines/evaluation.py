@@ -7,7 +7,7 @@ remembers nothing, so that asking again with the same outcomes gives the same an
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gangline.model.pipeline import StepState
+from gangline.model.kinds.pipeline import StepState
 from gangline.pipelines.graph import (
     ArtifactDefinition,
     Claim,

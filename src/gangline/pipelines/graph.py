@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from gangline.model.jobs.spec import JobSpec
 from gangline.model.resources import Resources
-from gangline.model.spec import JobSpec
 from gangline.pipelines.conditions import Condition
 from gangline.pipelines.values import Json, ParameterType
 

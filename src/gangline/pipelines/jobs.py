@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from gangline.model import DataMove, Framework, JobSpec, Policy, Resources, RoleName, RoleSpec, Timestamp
 from gangline.model.explanation import amount_text
-from gangline.model.pipeline import STEP_VARIABLE, PipelineRun
+from gangline.model.kinds.pipeline import STEP_VARIABLE, PipelineRun
 from gangline.pipelines.caching import Earlier, step_key
 from gangline.pipelines.evaluation import Instance, Path
 from gangline.pipelines.graph import ArtifactDefinition, Container, Graph, JobTemplate, Retries

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from gangline.errors import InvalidInputError, NotFoundError
 from gangline.model import Job, JobId, JobSpec, Phase, Timestamp
-from gangline.model.pipeline import STEP_VARIABLE, PipelineRun, StepStatus
-from gangline.model.registered_model import Model, find_version, model_reference
+from gangline.model.kinds.pipeline import STEP_VARIABLE, PipelineRun, StepStatus
+from gangline.model.kinds.registered_model import Model, find_version, model_reference
 from gangline.pipelines.caching import Earlier, step_key
 from gangline.pipelines.evaluation import ENDED, Instance, Outcome, Path, State, due, evaluate
 from gangline.pipelines.graph import Graph, ModelLookup

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from math import floor
 
 from gangline.model.clock import Timestamp
-from gangline.model.pipeline import PipelineRun, PipelineSpec
+from gangline.model.kinds.pipeline import PipelineRun, PipelineSpec
+from gangline.model.kinds.schedule import Schedule, ScheduledRun, ScheduleStatus
 from gangline.model.record import RecordId
-from gangline.model.schedule import Schedule, ScheduledRun, ScheduleStatus
 from gangline.pipelines.cron import latest_time, next_time, read_cron, time_zone
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gangline.allocation.sizes import JOINING_SECONDS, RESTART_SECONDS, Candidate
 from gangline.model import Framework, Job, JobId, Phase, ReplicaId, ReplicaState, RoleName, Timestamp
-from gangline.model.spec import SERVICE_ROLES, Sizing
+from gangline.model.jobs.spec import SERVICE_ROLES, Sizing
 from gangline.scheduling.cycle_memory import SizePlan
 from gangline.scheduling.decision import Eviction, Grow, Shrink
 from gangline.scheduling.demand.shapes import Demand, RoleDemand, Shape

@@ -19,7 +19,7 @@ from gangline.model import (
     ReplicaUsage,
     Usage,
 )
-from gangline.model.sweep import SweepStatus, TrialStatus
+from gangline.model.kinds.sweep import SweepStatus, TrialStatus
 from gangline.sdk.client import Client
 from gangline.sdk.values import JobTop, Metrics, NodeTop
 from gangline.wire import Change

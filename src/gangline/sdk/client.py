@@ -27,7 +27,7 @@ from gangline.model import (
     Tenant,
     Timestamp,
 )
-from gangline.model.source import Source
+from gangline.model.jobs.source import Source
 from gangline.sdk.code.active_environment import in_active_environment
 from gangline.sdk.code.code_source import commit_of, installed_packages, packages_text
 from gangline.sdk.exchange import Exchange, body_of, query_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from gangline.data.addresses import Address
 from gangline.errors import GanglineError, InvalidInputError, NotFoundError, UnreachableError
 from gangline.model import FINAL_PHASES, Phase, Policy, Resources, RoleName, RoleSpec
-from gangline.model.spec import DataMove, JobSpec
+from gangline.model.jobs.spec import DataMove, JobSpec
 from gangline.model.wording import reason_text
 from gangline.sdk.client import Client
 

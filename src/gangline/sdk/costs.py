@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gangline.model import Job, Timestamp
-from gangline.model.accounting import Use
+from gangline.model.team.accounting import Use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import TypeVar
 from gangline.data.tars import Chunks, packed, receive_into, tar_stream
 from gangline.data.unpacking import PermanentError
 from gangline.errors import InvalidInputError
-from gangline.model.job_file import JobFile, SavedCheckpoint, checkpoints_of
+from gangline.model.jobs.job_file import JobFile, SavedCheckpoint, checkpoints_of
 from gangline.sdk.exchange import Exchange, query_of
 from gangline.sdk.transports.interface import Query
 

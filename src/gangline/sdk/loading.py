@@ -10,8 +10,8 @@ from gangline.dialects import Translation, document, read
 from gangline.dialects.value import Value
 from gangline.errors import InvalidInputError
 from gangline.model import JobSpec, Resources
+from gangline.model.kinds.sweep import SweepSpec
 from gangline.model.record import RecordSpec
-from gangline.model.sweep import SweepSpec
 from gangline.sdk.values import CODE_PREFIX
 
 if TYPE_CHECKING:

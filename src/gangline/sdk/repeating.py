@@ -8,8 +8,8 @@ from typing import Any
 from gangline.dialects.native import job_from_plain, job_to_plain
 from gangline.errors import InvalidInputError
 from gangline.model import Job, JobSpec
-from gangline.model.registered_model import Model, model_reference
-from gangline.model.source import Source
+from gangline.model.jobs.source import Source
+from gangline.model.kinds.registered_model import Model, model_reference
 
 
 def repeated(job: Job, name: str, changes: Mapping[str, object], models: Sequence[Model]) -> JobSpec:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gangline.model import Backoff, Job, JobSpec, Phase, Timestamp
-from gangline.model.registered_model import Model, model_reference
-from gangline.model.service import Service, ServiceReplica, ServiceStatus
+from gangline.model.kinds.registered_model import Model, model_reference
+from gangline.model.kinds.service import Service, ServiceReplica, ServiceStatus
 from gangline.serving.revisions import begun, replica_job, with_wanted_revision
 from gangline.serving.rollout import Candidate, advance, given_up, number_of, returns
 from gangline.serving.routes import route_name

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from gangline.errors import ConflictError, NotFoundError
 from gangline.model import DataMove, JobSpec, Policy, RoleName, Timestamp
-from gangline.model.placement import Prefer
-from gangline.model.registered_model import Model, find_version, model_reference
-from gangline.model.service import (
+from gangline.model.jobs.placement import Prefer
+from gangline.model.jobs.spec import Restart, Retry, RoleSpec
+from gangline.model.kinds.registered_model import Model, find_version, model_reference
+from gangline.model.kinds.service import (
     HOST,
     PORT,
     REVISION_LABEL,
@@ -20,7 +21,6 @@ from gangline.model.service import (
     ServiceSpec,
     ServiceStatus,
 )
-from gangline.model.spec import Restart, Retry, RoleSpec
 
 _KEPT = 10
 """So many revisions can be rolled back to."""

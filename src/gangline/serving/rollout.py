@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gangline.model import Job, Phase, ReplicaId, Timestamp
+from gangline.model.kinds.service import Counters, RevisionTraffic, Rollout, Service, ServiceStatus
 from gangline.model.routing import LATENCY_BOUNDS
-from gangline.model.service import Counters, RevisionTraffic, Rollout, Service, ServiceStatus
 from gangline.serving.sight import ServiceSight
 
 _FEWEST_ERRORS = 3

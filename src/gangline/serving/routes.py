@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gangline.model import DEFAULT_TENANT
+from gangline.model.kinds.service import Service
 from gangline.model.routing import (
     Backend,
     BackendState,
@@ -16,7 +17,6 @@ from gangline.model.routing import (
     TimeoutRules,
     Token,
 )
-from gangline.model.service import Service
 from gangline.serving.sight import ServiceSight
 
 

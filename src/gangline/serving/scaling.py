@@ -3,7 +3,7 @@
 import math
 
 from gangline.model import Timestamp
-from gangline.model.service import ReplicaRange
+from gangline.model.kinds.service import ReplicaRange
 from gangline.serving.sight import LoadSample, ServiceSight
 
 _PARTS = 10

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gangline.model import Phase, Timestamp
-from gangline.model.service import Checks, Counters, RevisionTraffic
+from gangline.model.kinds.service import Checks, Counters, RevisionTraffic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

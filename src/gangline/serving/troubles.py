@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from gangline.model import Job, ReplicaId, Timestamp
-from gangline.model.service import Service
+from gangline.model.kinds.service import Service
 from gangline.serving.rollout import number_of
 from gangline.serving.sight import ServiceSight
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from gangline.model import Tenant
-from gangline.model.audit import AuditEntry
+from gangline.model.team.audit import AuditEntry
 
 
 class AuditLog(Protocol):

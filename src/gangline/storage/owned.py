@@ -18,7 +18,7 @@ from gangline.model import (
     Tenant,
     Timestamp,
 )
-from gangline.model.queue import QueueLoad
+from gangline.model.kinds.queue import QueueLoad
 from gangline.model.record import Record, RecordId, owner_of
 from gangline.storage.interface import JobQuery, Store
 from gangline.storage.listing import every

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from gangline.errors import InvalidInputError
-from gangline.model.sweep import SweepSpec
+from gangline.model.kinds.sweep import SweepSpec
 from gangline.sweeps.samplers import Outcome, RandomSampler, Search, Tried, Values
 
 

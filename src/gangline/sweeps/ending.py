@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gangline.errors import InvalidInputError
 from gangline.model import Job, Phase, Timestamp
-from gangline.model.sweep import GRID, End, EndReason, Sweep, SweepSpec
+from gangline.model.kinds.sweep import GRID, End, EndReason, Sweep, SweepSpec
 from gangline.sweeps.past import Past
 from gangline.sweeps.trials import Trial, best_trial, gpu_hours, gpus
 

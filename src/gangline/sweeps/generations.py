@@ -8,8 +8,8 @@ is the number of the one whose checkpoint it goes on from.
 import random
 from collections.abc import Sequence
 
-from gangline.model.parameter import Parameter
-from gangline.model.sweep import SweepSpec
+from gangline.model.kinds.sweep import SweepSpec
+from gangline.model.search.parameter import Parameter
 from gangline.sweeps.samplers import Outcome, RandomSampler, Search, Tried, Values
 
 PARENT = "parent"

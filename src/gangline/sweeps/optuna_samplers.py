@@ -18,9 +18,9 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
 from gangline.errors import InvalidInputError
-from gangline.model.parameter import Parameter
-from gangline.model.search_space import exists
-from gangline.model.sweep import Goal, SweepSpec
+from gangline.model.kinds.sweep import Goal, SweepSpec
+from gangline.model.search.parameter import Parameter
+from gangline.model.search.search_space import exists
 from gangline.sweeps.samplers import Outcome, Search, Tried, Values, check_objective
 
 _STUDIES_KEPT = 16

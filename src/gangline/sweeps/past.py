@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from gangline.model import Phase, Timestamp
-from gangline.model.stopping import Rule
-from gangline.model.sweep import Sweep
+from gangline.model.kinds.sweep import Sweep
+from gangline.model.search.stopping import Rule
 from gangline.sweeps.samplers import Outcome, Tried
 from gangline.sweeps.trials import Trial, best_trial, gpu_hours
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from gangline.errors import InvalidInputError
 from gangline.model import JobId, Phase, Timestamp
-from gangline.model.queue import QueueLoad
-from gangline.model.search_space import completed
-from gangline.model.stopping import Mark
-from gangline.model.sweep import Assignment, Copy, End, EndReason, Sweep
+from gangline.model.kinds.queue import QueueLoad
+from gangline.model.kinds.sweep import Assignment, Copy, End, EndReason, Sweep
+from gangline.model.search.search_space import completed
+from gangline.model.search.stopping import Mark
 from gangline.sweeps.ending import ended, next_look
 from gangline.sweeps.past import Past, joined
 from gangline.sweeps.population import copy_to_assignment

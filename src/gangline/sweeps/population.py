@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gangline.model import Phase
-from gangline.model.parameter import Parameter
-from gangline.model.search_space import exists
-from gangline.model.stopping import Mark, Stopping
-from gangline.model.sweep import Assignment, Copy, SweepSpec
+from gangline.model.kinds.sweep import Assignment, Copy, SweepSpec
+from gangline.model.search.parameter import Parameter
+from gangline.model.search.search_space import exists
+from gangline.model.search.stopping import Mark, Stopping
 from gangline.sweeps.trials import Trial
 
 RESAMPLED = 0.25

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from gangline.errors import InvalidInputError
 from gangline.model import DataMove, JobSpec, RoleSpec
-from gangline.model.sweep import (
+from gangline.model.kinds.sweep import (
     ADDED_LABEL,
     COPY_LABEL,
     PARAMETERS_VARIABLE,

@@ -4,8 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gangline.model import FINAL_PHASES, JobSpec
-from gangline.model.parameter import Parameter
-from gangline.model.sweep import ADDED_LABEL, SWEEP_LABEL, TRIAL_LABEL, Assignment, SweepSpec, SweepStatus, TrialStatus
+from gangline.model.kinds.sweep import (
+    ADDED_LABEL,
+    SWEEP_LABEL,
+    TRIAL_LABEL,
+    Assignment,
+    SweepSpec,
+    SweepStatus,
+    TrialStatus,
+)
+from gangline.model.search.parameter import Parameter
 from gangline.sweeps.rendering import trial_to_job
 
 _BINS = 5

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from gangline.errors import InvalidInputError
 from gangline.model.clock import Timestamp
+from gangline.model.kinds.sweep import GRID, SweepSpec
 from gangline.model.record import RecordId
-from gangline.model.search_space import combinations, exists
-from gangline.model.sweep import GRID, SweepSpec
+from gangline.model.search.search_space import combinations, exists
 from gangline.sweeps.sobol import MOST_DIMENSIONS, sobol_point
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangline.model import JobId, JobSpec, Phase, Resources
-from gangline.model.queue import QueueLoad
-from gangline.model.sweep import Sweep
+from gangline.model.kinds.queue import QueueLoad
+from gangline.model.kinds.sweep import Sweep
 from gangline.sweeps.trials import Trial
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from gangline.model import Job, JobId, Metric, Phase
-from gangline.model.stopping import Mark, Rule, Stopping, Unit
-from gangline.model.sweep import Copy, Objective, Sweep
+from gangline.model.kinds.sweep import Copy, Objective, Sweep
+from gangline.model.search.stopping import Mark, Rule, Stopping, Unit
 from gangline.sweeps.population import begins_at, generation
 from gangline.sweeps.trials import Trial, running_seconds
 
@@ -20,7 +20,7 @@ Curve = Sequence[tuple[int, float]]
 """The objective of one trial by step, in the order of the steps; more is better."""
 
 _DIVERGED = -sys.float_info.max
-"""What a report counts that is no finite number: nothing is worse. Kept in marks, which have no infinite ones."""
+"""What a report counts that is not a finite number: nothing is worse. Kept in marks, which have no infinite ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Judgement:
 def curves_of(sweep: Sweep, trials: Sequence[Trial], history: Sequence[Metric]) -> Mapping[int, Curve]:
     """Return what running trials reported, so that more is better; a report without a step counts as the next one.
 
-    One that is no finite number is the worst there is: a trial that diverged is judged like any other.
+    One that is not a finite number is the worst there is: a trial that diverged is judged like any other.
     """
     objective = sweep.spec.objective
     if objective is None:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, replace
 
 from gangline.model import ACTIVE_PHASES, Job, JobId, Metric, Phase, Timestamp
-from gangline.model.stopping import Rule
-from gangline.model.sweep import (
+from gangline.model.kinds.sweep import (
     ADDED_LABEL,
     COPY_LABEL,
     PARAMETERS_VARIABLE,
@@ -19,6 +18,7 @@ from gangline.model.sweep import (
     Objective,
     Sweep,
 )
+from gangline.model.search.stopping import Rule
 from gangline.sweeps.samplers import Outcome, Tried
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence, Set
 
 from gangline.errors import InvalidInputError
 from gangline.model import FINAL_PHASES, Phase
-from gangline.model.search_space import check_values, count_combinations
-from gangline.model.sweep import GRID, KnownTrial, Sweep, SweepSpec, SweepState, SweepStatus, TrialStatus
+from gangline.model.kinds.sweep import GRID, KnownTrial, Sweep, SweepSpec, SweepState, SweepStatus, TrialStatus
+from gangline.model.search.search_space import check_values, count_combinations
 from gangline.sweeps.results import importance, pareto_front
 from gangline.sweeps.trials import Trial, best_trial, is_stopped, stopped_numbers
 

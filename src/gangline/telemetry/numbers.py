@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from gangline import __version__
 from gangline.errors import GanglineError
-from gangline.model.figures import Figures
+from gangline.model.team.figures import Figures
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

@@ -23,11 +23,8 @@ from gangline.model import (
     Tenant,
     Timestamp,
 )
-from gangline.model.parameter import Parameter, Range
-from gangline.model.pipeline import PipelineRun, PipelineSpec, PipelineStatus
-from gangline.model.record import Record, RecordId
-from gangline.model.stopping import Mark, Rule, Stopping
-from gangline.model.sweep import (
+from gangline.model.kinds.pipeline import PipelineRun, PipelineSpec, PipelineStatus
+from gangline.model.kinds.sweep import (
     AddedTrial,
     Budget,
     End,
@@ -39,6 +36,9 @@ from gangline.model.sweep import (
     SweepProgress,
     SweepSpec,
 )
+from gangline.model.record import Record, RecordId
+from gangline.model.search.parameter import Parameter, Range
+from gangline.model.search.stopping import Mark, Rule, Stopping
 
 START = Timestamp(1_000_000.0)
 GRID = (Parameter("layers", ("1", "2", "3")), Parameter("rate", ("0.1", "0.01")))

@@ -14,9 +14,9 @@ from gangline.kinds.pipeline import PIPELINE
 from gangline.kinds.queue import QUEUE
 from gangline.kinds.sweep import SWEEP
 from gangline.model import JobId, NamedAmounts, Queue, QueueName, Resources, Tenant, Timestamp
-from gangline.model.pipeline import PipelineStatus, StepStatus
+from gangline.model.kinds.pipeline import PipelineStatus, StepStatus
+from gangline.model.kinds.sweep import SweepProgress
 from gangline.model.record import Record
-from gangline.model.sweep import SweepProgress
 from gangline.storage.interface import Store
 from gangline.storage.owned import read_queues
 from gangline.testing.builders import make_job, make_queue, make_run, make_search, make_sweep

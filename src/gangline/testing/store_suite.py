@@ -38,7 +38,7 @@ from gangline.model import (
     Timestamp,
     Toleration,
 )
-from gangline.model.transfer import DataVersion, TransferProgress
+from gangline.model.jobs.transfer import DataVersion, TransferProgress
 from gangline.storage.interface import JobQuery, Store
 from gangline.storage.metrics import order_of
 from gangline.testing.builders import START, make_job, make_role, make_running_job, make_spec

@@ -9,8 +9,8 @@ import pytest
 
 from gangline.errors import ConflictError, InvalidInputError, NotFoundError, WaitTimeoutError
 from gangline.model import FINAL_PHASES, Phase, Policy, Resources, Restart
-from gangline.model.parameter import Parameter
-from gangline.model.sweep import Goal, Objective, SweepSpec, SweepState
+from gangline.model.kinds.sweep import Goal, Objective, SweepSpec, SweepState
+from gangline.model.search.parameter import Parameter
 from gangline.sdk import Client
 from gangline.sdk.chaos import disturb
 from gangline.testing.builders import make_role, make_spec

@@ -15,7 +15,7 @@ from multidict import MultiMapping
 from gangline import __version__
 from gangline.api.operation import IDENTITY
 from gangline.model import Tenant
-from gangline.model.access import Identity, Right
+from gangline.model.team.access import Identity, Right
 from gangline.web.assets import Assets
 from gangline.web.gateway import Gateway
 from gangline.web.guards import CSRF_FIELD, SESSION

@@ -14,7 +14,7 @@ from aiohttp.typedefs import Middleware
 from gangline.api.bodies import whole_body
 from gangline.api.operation import Handler, Identify, operation_of
 from gangline.errors import PermissionDeniedError, UnauthenticatedError
-from gangline.model.access import Identity
+from gangline.model.team.access import Identity
 from gangline.web.sessions import Session, Sessions
 
 SESSION: web.RequestKey[Session] = web.RequestKey("session", Session)

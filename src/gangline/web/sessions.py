@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from gangline.model import Clock, Timestamp
-from gangline.model.access import Identity
+from gangline.model.team.access import Identity
 
 Holder = Callable[[], Awaitable[Identity | None]]
 """Says who somebody is by now; None if they are nobody any more."""

@@ -14,10 +14,10 @@ from gangline.model import (
     Node,
     Usage,
 )
-from gangline.model.access import Role
-from gangline.model.accounting import UsageReport
-from gangline.model.audit import AuditPage
-from gangline.model.token import NewToken, Token
+from gangline.model.team.access import Role
+from gangline.model.team.accounting import UsageReport
+from gangline.model.team.audit import AuditPage
+from gangline.model.team.token import NewToken, Token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

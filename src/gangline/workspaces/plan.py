@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from gangline.errors import ConflictError
 from gangline.model import Job, Phase, Timestamp
+from gangline.model.kinds.workspace import Tool, Workspace, WorkspaceStatus
 from gangline.model.wording import duration
-from gangline.model.workspace import Tool, Workspace, WorkspaceStatus
 
 LOOK_SECONDS = 1.0
 USE_SECONDS = 30.0

@@ -6,9 +6,16 @@ from functools import cache
 from importlib.resources import files
 
 from gangline.model import JobSpec, Policy, RoleName
-from gangline.model.service import HOST, PORT
-from gangline.model.spec import RoleSpec
-from gangline.model.workspace import DIRECTORY_VARIABLE, TOKEN_VARIABLE, WORKSPACE_LABEL, Tool, Workspace, WorkspaceSpec
+from gangline.model.jobs.spec import RoleSpec
+from gangline.model.kinds.service import HOST, PORT
+from gangline.model.kinds.workspace import (
+    DIRECTORY_VARIABLE,
+    TOKEN_VARIABLE,
+    WORKSPACE_LABEL,
+    Tool,
+    Workspace,
+    WorkspaceSpec,
+)
 
 _PORT = 8888
 _ROLE = RoleName("workspace")

@@ -12,8 +12,8 @@ import pytest
 
 from gangline import operations
 from gangline.model import Phase, Tenant
-from gangline.model.access import Role
-from gangline.model.audit import AuditEntry
+from gangline.model.team.access import Role
+from gangline.model.team.audit import AuditEntry
 from tests.api.team import OTHER, OWN, TeamOffice, served
 
 MANIFEST = """

@@ -6,8 +6,8 @@ from aiohttp import web
 from gangline.api.grpc.definition import proto
 from gangline.api.operation import get, post
 from gangline.api.rest.application import all_operations
-from gangline.model.access import Right
-from gangline.model.token import Token
+from gangline.model.team.access import Right
+from gangline.model.team.token import Token
 from gangline.wire.rpc.methods import METHODS
 from tools import rpc
 

@@ -22,7 +22,7 @@ from gangline.api.grpc.trainer import trainer_handler
 from gangline.api.origins import telling_origin
 from gangline.api.rest.application import all_operations
 from gangline.model import JobId, Tenant
-from gangline.model.access import RIGHTS_OF, Right, Role
+from gangline.model.team.access import RIGHTS_OF, Right, Role
 from gangline.testing.builders import make_spec
 from gangline.wire.rpc.messages import pb
 from gangline.wire.rpc.methods import METHODS, Method

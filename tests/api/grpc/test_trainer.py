@@ -15,7 +15,7 @@ from gangline.api.ffdl.application import operations_here
 from gangline.api.grpc.server import RestLink
 from gangline.api.grpc.trainer import SERVICE, manifest_of, trainer_handler
 from gangline.model import Phase
-from gangline.model.access import Role
+from gangline.model.team.access import Role
 from gangline.wire.rpc import trainer_pb2
 from tests.api.ffdl.test_models import zipped
 from tests.api.grpc.test_server import serving

@@ -4,7 +4,7 @@ from rich.console import Console
 
 from gangline.cli.following.live_sweep import LiveSweep
 from gangline.model import JobId, Phase
-from gangline.model.sweep import SweepState, SweepStatus, TrialStatus
+from gangline.model.kinds.sweep import SweepState, SweepStatus, TrialStatus
 from gangline.testing.builders import START, make_sweep
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gangline.cli.following.pipeline import follow_run
 from gangline.model import Timestamp
-from gangline.model.pipeline import PipelineRun, PipelineState, StepState, StepStatus
+from gangline.model.kinds.pipeline import PipelineRun, PipelineState, StepState, StepStatus
 from gangline.testing.builders import make_run
 
 

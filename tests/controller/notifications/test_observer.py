@@ -13,7 +13,7 @@ from gangline.kinds.notification import NOTIFICATION, enable
 from gangline.kinds.notification.plan import BACKOFF, MOST_FAILURES, plan_notification
 from gangline.lifecycle import Event
 from gangline.model import Job, JobId, Phase, PhaseEntry, Tenant, Timestamp
-from gangline.model.notification import Delivery, Notification, NotificationSpec, NotificationStatus
+from gangline.model.kinds.notification import Delivery, Notification, NotificationSpec, NotificationStatus
 from gangline.model.record import Record, RecordId
 from gangline.storage.memory import MemoryStore
 from gangline.testing.builders import START, FakeClock, make_job

@@ -13,7 +13,7 @@ from gangline.controller.notifications import sending
 from gangline.controller.notifications.sending import MailServer, Refusal, Sender, reachable, read_networks
 from gangline.errors import InvalidInputError, NotFoundError
 from gangline.model import JobId, Phase, Tenant
-from gangline.model.notification import Delivery, NotificationSpec, NotificationType
+from gangline.model.kinds.notification import Delivery, NotificationSpec, NotificationType
 from gangline.testing.builders import START, FakeClock
 from tests.controller.notifications.receiver import KEY, Receiver, mail_server, receiving, verify
 

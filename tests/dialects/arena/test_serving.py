@@ -10,8 +10,8 @@ from gangline.dialects.arena.serving import service_from_options
 from gangline.dialects.kserve import service_of
 from gangline.errors import InvalidInputError
 from gangline.model import Resources, Tenant
-from gangline.model.inference_service import InferenceServiceSpec
-from gangline.model.service import Check, ScaleMetric, ServiceSpec
+from gangline.model.kinds.inference_service import InferenceServiceSpec
+from gangline.model.kinds.service import Check, ScaleMetric, ServiceSpec
 
 TENANT = Tenant("team")
 

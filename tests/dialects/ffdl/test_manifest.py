@@ -8,7 +8,7 @@ import pytest
 from gangline.dialects import Translation, read
 from gangline.errors import InvalidInputError
 from gangline.model import DataMove, Framework, Resources, RoleName, Success
-from gangline.model.metric_source import MetricFormat, MetricSource
+from gangline.model.jobs.metric_source import MetricFormat, MetricSource
 
 MANIFEST = """
 name: tf_convolutional_network

@@ -11,7 +11,7 @@ from gangline.dialects.katib.conditions import PathError, holds, parse
 from gangline.dialects.katib.space import Dimension, Distribution, ParameterType, assigned
 from gangline.dialects.katib.trial import values_of
 from gangline.model import Phase
-from gangline.model.experiment import COLLECTOR_VARIABLE
+from gangline.model.kinds.experiment import COLLECTOR_VARIABLE
 from gangline.testing.builders import make_job
 from tests.dialects.katib.experiments import make_experiment
 

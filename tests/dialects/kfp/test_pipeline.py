@@ -9,7 +9,7 @@ from gangline.dialects.document import plain
 from gangline.dialects.kfp import read_pipeline
 from gangline.errors import InvalidInputError
 from gangline.model import Resources
-from gangline.model.spec import MOST_SECONDS
+from gangline.model.jobs.spec import MOST_SECONDS
 from gangline.pipelines import Container, Dag, Graph, Importer, ParameterType, Task, evaluate
 from gangline.pipelines.evaluation import due
 from gangline.pipelines.graph import Constant, FromInput, FromTask, ParameterDefinition, Retries

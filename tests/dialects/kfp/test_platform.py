@@ -9,7 +9,7 @@ from gangline.dialects.kfp import read_pipeline
 from gangline.kinds.kind import Owned
 from gangline.kinds.pipeline import PIPELINE, plan_pipeline
 from gangline.model import Timestamp
-from gangline.model.pipeline import PipelineRun, PipelineSpec, PipelineStatus
+from gangline.model.kinds.pipeline import PipelineRun, PipelineSpec, PipelineStatus
 from gangline.model.record import RecordId
 from gangline.pipelines import Container
 

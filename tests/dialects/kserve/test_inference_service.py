@@ -11,14 +11,14 @@ from gangline.dialects.kserve.inference_service import notes_of
 from gangline.dialects.kserve.status import inference_service_to_object, inference_service_to_status
 from gangline.errors import InvalidInputError
 from gangline.model import Resources, Timestamp
-from gangline.model.inference_service import (
+from gangline.model.kinds.inference_service import (
     InferenceService,
     InferenceServiceSpec,
     InferenceServiceStatus,
     TransformerStatus,
 )
+from gangline.model.kinds.service import Revision, Rollout, ScaleMetric, ServiceSpec
 from gangline.model.record import RecordId
-from gangline.model.service import Revision, Rollout, ScaleMetric, ServiceSpec
 
 MODEL = {"modelFormat": {"name": "sklearn"}, "storageUri": "s3://models/iris"}
 

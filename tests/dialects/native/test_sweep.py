@@ -7,9 +7,9 @@ import pytest
 from gangline.dialects import document
 from gangline.dialects.native import sweep_from_value, sweep_to_plain
 from gangline.errors import InvalidInputError
-from gangline.model.parameter import Parameter, Range
-from gangline.model.stopping import Rule, Stopping
-from gangline.model.sweep import Budget, Goal, KnownTrial, Objective, SweepSpec
+from gangline.model.kinds.sweep import Budget, Goal, KnownTrial, Objective, SweepSpec
+from gangline.model.search.parameter import Parameter, Range
+from gangline.model.search.stopping import Rule, Stopping
 
 TEXT = """\
 apiVersion: gangline.dev/v1

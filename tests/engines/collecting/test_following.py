@@ -11,8 +11,8 @@ from pathlib import Path
 from gangline.engines.collecting.following import MetricCollector
 from gangline.engines.metric_line import read_metric
 from gangline.model import JobId, ReplicaId
-from gangline.model.experiment import COLLECTOR_VARIABLE
-from gangline.model.metric_source import MetricFormat, MetricSource
+from gangline.model.jobs.metric_source import MetricFormat, MetricSource
+from gangline.model.kinds.experiment import COLLECTOR_VARIABLE
 from gangline.testing.builders import FakeClock
 from tests.engines.collecting.test_formats import scalar
 

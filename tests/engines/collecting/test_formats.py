@@ -8,7 +8,7 @@ import pytest
 from gangline.engines.collecting.records import Found
 from gangline.engines.collecting.tensorboard import read_events
 from gangline.engines.collecting.text_lines import PatternReader, read_record
-from gangline.model.metric_source import MetricFormat, MetricSource
+from gangline.model.jobs.metric_source import MetricFormat, MetricSource
 
 
 def number(value: int) -> bytes:

@@ -20,7 +20,7 @@ from gangline.engines.local.keeper.orders import read_order
 from gangline.engines.local.keeper.system import processes
 from gangline.lifecycle.events import GangFailed, GangStopped, OutputsStored, ReplicaExited
 from gangline.model import DataMove, Gang, Policy, Tenant
-from gangline.model.spec import CheckpointRule
+from gangline.model.jobs.spec import CheckpointRule
 from gangline.testing.builders import make_role, make_spec
 from gangline.testing.engine_suite import place
 from tests.data.proxy import proxy_to

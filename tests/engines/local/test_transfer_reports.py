@@ -12,7 +12,7 @@ from gangline.data.trees import content_digest
 from gangline.engines.transfer_report import read_report
 from gangline.lifecycle.events import GangStopped, OutputsStored, ReplicaExited, TransferReported
 from gangline.model import DataMove, Gang, GangId, JobId, Policy, Timestamp
-from gangline.model.transfer import DataVersion
+from gangline.model.jobs.transfer import DataVersion
 from gangline.testing.builders import make_role, make_spec
 from gangline.testing.engine_suite import place
 from tests.engines.local.machinery import LocalSubject

@@ -6,7 +6,7 @@ import pytest
 
 from gangline.cli.input.experiment_files import experiments_in
 from gangline.kinds.experiment import EXPERIMENT
-from gangline.model.experiment import ExperimentView, TrialState
+from gangline.model.kinds.experiment import ExperimentView, TrialState
 from tests.integration.kubeflow.conftest import LocalService
 
 FILES = sorted(Path(__file__).with_name("files").glob("*.yaml"))

@@ -9,7 +9,7 @@ from gangline.data.addresses import parse
 from gangline.kinds.store import STORE
 from gangline.kube import NAMESPACES, PODS, SECRETS, SERVICES, GenericObject, KubeClient, Resource
 from gangline.model import Tenant
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 from gangline.model.record import NoStatus, Record, RecordId
 from gangline.storage.interface import Store
 from tests.data import proxy as proxy_module

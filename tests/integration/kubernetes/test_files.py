@@ -16,8 +16,8 @@ from gangline.kinds.model import MODEL
 from gangline.kube import PODS
 from gangline.lifecycle.events import HaltRequested, ResumeRequested
 from gangline.model import DataMove, Job, Phase, Tenant
-from gangline.model.job_file import JobFile, checkpoints_of
-from gangline.model.spec import CheckpointRule
+from gangline.model.jobs.job_file import JobFile, checkpoints_of
+from gangline.model.jobs.spec import CheckpointRule
 from gangline.operations.cluster_data import ClusterRecords
 from gangline.operations.tar_streams import tar_chunks
 from gangline.testing.builders import make_role

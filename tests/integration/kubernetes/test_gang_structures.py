@@ -7,7 +7,7 @@ import pytest
 
 from gangline.kube import NODES
 from gangline.model import Job, Phase, PlacementRule, RoleSpec
-from gangline.model.placement import Within
+from gangline.model.jobs.placement import Within
 from tests.integration.kubernetes.foreign import ForeignWorld, foreign_world
 from tests.integration.kubernetes.subject import SMALL
 from tests.integration.kubernetes.world import SERVE, eventually, shell

@@ -23,10 +23,10 @@ from gangline.engines.kubernetes import CacheClaim, install
 from gangline.kinds.model import MODEL
 from gangline.kube import NAMESPACES, PODS, SECRETS, KubeClient, load_access
 from gangline.model import DataMove, Job, JobId, JobSpec, Phase, Tenant
-from gangline.model.metric_source import MetricFormat, MetricSource
+from gangline.model.jobs.metric_source import MetricFormat, MetricSource
+from gangline.model.jobs.spec import CheckpointRule
+from gangline.model.kinds.registered_model import ModelSpec, ModelStatus, ModelVersion
 from gangline.model.record import Record, RecordId
-from gangline.model.registered_model import ModelSpec, ModelStatus, ModelVersion
-from gangline.model.spec import CheckpointRule
 from gangline.storage.kubernetes import DEFINITIONS, KubernetesStore
 from gangline.testing.builders import make_job, make_role
 from tests.engines.collecting.test_formats import scalar

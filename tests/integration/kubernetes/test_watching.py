@@ -3,7 +3,7 @@
 import pytest
 
 from gangline.model import Job, Phase, Policy, StallAction
-from gangline.model.spec import StallRule
+from gangline.model.jobs.spec import StallRule
 from gangline.testing.builders import make_role
 from tests.integration.kubernetes.subject import SMALL
 from tests.integration.kubernetes.world import World

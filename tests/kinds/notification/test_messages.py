@@ -12,7 +12,7 @@ import pytest
 from gangline.errors import InvalidInputError
 from gangline.kinds.notification.messages import signature, signing_key, slack_body, webhook_body
 from gangline.model import JobId, Phase, Tenant, Timestamp
-from gangline.model.notification import Delivery
+from gangline.model.kinds.notification import Delivery
 from tests.docs.pages import ROOT, blocks_of
 
 DELIVERY = Delivery(

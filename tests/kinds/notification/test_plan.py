@@ -20,7 +20,7 @@ from gangline.kinds.notification.plan import (
 )
 from gangline.lifecycle import NOTHING_TO_DO
 from gangline.model import Job, JobId, Phase, PhaseEntry, Tenant, Timestamp
-from gangline.model.notification import (
+from gangline.model.kinds.notification import (
     Notification,
     NotificationSpec,
     NotificationStatus,

@@ -8,8 +8,8 @@ import msgspec
 from gangline.kinds.template import TEMPLATE
 from gangline.kube import GenericObject, KubeClient, Metadata
 from gangline.model import Timestamp
+from gangline.model.kinds.template import Template, TemplateSpec
 from gangline.model.record import NoStatus, RecordId
-from gangline.model.template import Template, TemplateSpec
 from gangline.storage.kubernetes.objects import JobObjects
 from gangline.storage.kubernetes.record_objects import RecordObjects
 

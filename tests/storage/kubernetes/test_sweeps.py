@@ -10,7 +10,7 @@ import pytest
 from gangline.errors import StorageError
 from gangline.kinds.sweep import SWEEP
 from gangline.kube import GenericObject, KubeClient, Metadata
-from gangline.model.sweep import SWEEP_LABEL, Sweep, SweepProgress, SweepSpec
+from gangline.model.kinds.sweep import SWEEP_LABEL, Sweep, SweepProgress, SweepSpec
 from gangline.storage.kubernetes.objects import JobObjects
 from gangline.storage.kubernetes.record_objects import RecordObjects, record_to_status
 from gangline.testing.builders import make_job, make_sweep

@@ -6,7 +6,7 @@ import pytest
 
 from gangline.errors import StorageError
 from gangline.model import Tenant, Timestamp
-from gangline.model.audit import AuditEntry
+from gangline.model.team.audit import AuditEntry
 from gangline.storage.sql import open_sqlite
 from gangline.storage.sql.database import Session
 

@@ -18,7 +18,7 @@ from gangline.api.rest.cluster import CODE_LIMITS
 from gangline.api.rest.context import CONTEXT_FOR, ContextFor
 from gangline.errors import GanglineError, UnauthenticatedError
 from gangline.model import CodeLimits, Tenant
-from gangline.model.access import Identity, Right
+from gangline.model.team.access import Identity, Right
 
 PREFIX = "/v1"
 _TOKEN_HEADER = "X-Watson-Authorization-Token"  # noqa: S105  # the name of a header

@@ -20,7 +20,7 @@ from gangline.kinds.pipeline import PIPELINE
 from gangline.kinds.schedule import SCHEDULE
 from gangline.kinds.template import RUN_EXPERIMENT, TEMPLATE
 from gangline.model import DEFAULT_TENANT, Tenant
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 
 PREFIX = "/apis/v2beta1"
 _log = logging.getLogger(__name__)

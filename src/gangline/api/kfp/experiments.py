@@ -24,8 +24,8 @@ from gangline.kinds.pipeline import PIPELINE
 from gangline.kinds.schedule import SCHEDULE
 from gangline.kinds.template import RUN_EXPERIMENT
 from gangline.model import DEFAULT_TENANT, Tenant
+from gangline.model.kinds.template import RunExperiment, RunExperimentSpec, name_for
 from gangline.model.record import RecordId
-from gangline.model.template import RunExperiment, RunExperimentSpec, name_for
 
 DEFAULT = "Default"
 """The experiment of runs that name none."""

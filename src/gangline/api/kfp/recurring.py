@@ -25,8 +25,8 @@ from gangline.api.kfp.runs import source_plain, wanted_run
 from gangline.errors import InvalidInputError
 from gangline.kinds.schedule import SCHEDULE
 from gangline.model import DEFAULT_TENANT
+from gangline.model.kinds.schedule import LONGEST_NAME, Schedule, ScheduleSpec
 from gangline.model.record import RecordId
-from gangline.model.schedule import LONGEST_NAME, Schedule, ScheduleSpec
 
 _MODES = {"": False, "MODE_UNSPECIFIED": False, "ENABLE": False, "DISABLE": True}
 """Whether a schedule is paused."""

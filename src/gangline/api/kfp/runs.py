@@ -27,7 +27,7 @@ from gangline.dialects.document import compact_json
 from gangline.errors import InvalidInputError
 from gangline.kinds.pipeline import PIPELINE, check_arguments, graph_of, makes_artifacts, run_name, run_tree
 from gangline.model import DEFAULT_TENANT
-from gangline.model.pipeline import ROOTS, PipelineRun, PipelineSpec, PipelineState, StepStatus
+from gangline.model.kinds.pipeline import ROOTS, PipelineRun, PipelineSpec, PipelineState, StepStatus
 from gangline.model.record import RecordId, Summary
 from gangline.pipelines import Artifact, Instance, State
 from gangline.pipelines.jobs import path_text

@@ -36,8 +36,8 @@ from gangline.errors import ConflictError, InvalidInputError, NotFoundError
 from gangline.kinds.pipeline import graph_of
 from gangline.kinds.template import TEMPLATE, TEMPLATE_VERSION
 from gangline.model import DEFAULT_TENANT, Tenant
+from gangline.model.kinds.template import Template, TemplateSpec, TemplateVersion, TemplateVersionSpec, name_for
 from gangline.model.record import RecordId
-from gangline.model.template import Template, TemplateSpec, TemplateVersion, TemplateVersionSpec, name_for
 
 _FILES = (".yaml", ".yml", ".json")
 _LONGEST_NAME = 48

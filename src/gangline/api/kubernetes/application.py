@@ -20,7 +20,7 @@ from gangline.api.rest.answers import STREAMS, end_streams
 from gangline.api.rest.context import CONTEXT_FOR, ContextFor
 from gangline.dialects.kubeflow import GROUP
 from gangline.errors import GanglineError
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 
 _MOST_BODY_BYTES = 3 * 2**20
 """What a cluster takes; a larger object is a mistake."""

@@ -24,7 +24,7 @@ from gangline.api.kubernetes.requests import (
 from gangline.api.kubernetes.selectors import matches, parse_labels
 from gangline.dialects.kubeflow import time_text
 from gangline.errors import InvalidInputError
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.operations import ObjectKind
 
 _KINDS = {ObjectKind.CONFIG_MAP: "ConfigMap", ObjectKind.SECRET: "Secret"}

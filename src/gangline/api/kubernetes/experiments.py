@@ -9,7 +9,7 @@ from gangline.dialects import document
 from gangline.dialects.katib import experiment_of, stand_in
 from gangline.dialects.katib.status import experiment_to_object, suggestion_to_object, trials_to_objects
 from gangline.kinds.experiment import EXPERIMENT, read_file
-from gangline.model.experiment import ExperimentRecord, ExperimentSpec, ExperimentView
+from gangline.model.kinds.experiment import ExperimentRecord, ExperimentSpec, ExperimentView
 
 
 def _read(sent: Plain) -> ExperimentSpec:

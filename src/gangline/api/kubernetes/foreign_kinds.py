@@ -33,8 +33,8 @@ from gangline.errors import InvalidInputError, NotFoundError
 from gangline.kinds import Kind
 from gangline.kinds.kind import Spec, Status, View
 from gangline.model import Tenant
-from gangline.model.access import Right
 from gangline.model.record import DELETING, Record, RecordId
+from gangline.model.team.access import Right
 
 _PAGE = 500
 

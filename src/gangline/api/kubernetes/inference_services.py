@@ -7,7 +7,7 @@ from gangline.dialects.kserve import read_inference_service
 from gangline.dialects.kserve.inference_service import notes_of
 from gangline.dialects.kserve.status import inference_service_to_object
 from gangline.kinds.inference_service import INFERENCE_SERVICE, observed
-from gangline.model.inference_service import InferenceService, InferenceServiceSpec
+from gangline.model.kinds.inference_service import InferenceService, InferenceServiceSpec
 
 
 def _read(sent: Plain, generation: int = 1) -> InferenceServiceSpec:

@@ -29,7 +29,7 @@ from gangline.api.rest.parameters import Parameters
 from gangline.errors import GanglineError, InvalidInputError, NotFoundError, RequestUnderWayError, StorageError
 from gangline.kinds import all_kinds
 from gangline.model import CodeLimits
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.storage.answers import MemoryAnswers
 from gangline.telemetry import Numbers
 from gangline.wire import LoginWays, error_to_body, plain

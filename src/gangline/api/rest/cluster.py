@@ -12,8 +12,8 @@ from gangline.api.rest.context import body_of, context_of, tenant_of
 from gangline.api.rest.parameters import Parameters
 from gangline.kinds.queue import QUEUE
 from gangline.model import CodeLimits, Node, Timestamp, Usage
-from gangline.model.access import Right
-from gangline.model.accounting import Group, Period, UsageReport
+from gangline.model.team.access import Right
+from gangline.model.team.accounting import Group, Period, UsageReport
 
 CODE_LIMITS: web.AppKey[CodeLimits] = web.AppKey("code_limits", CodeLimits)
 

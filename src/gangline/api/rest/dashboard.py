@@ -11,8 +11,8 @@ from gangline.api.rest.context import context_of, tenant_of
 from gangline.api.rest.parameters import Parameters
 from gangline.errors import NotFoundError
 from gangline.kinds.workspace import WORKSPACE
-from gangline.model.access import Right
-from gangline.model.workspace import Workspace
+from gangline.model.kinds.workspace import Workspace
+from gangline.model.team.access import Right
 from gangline.wire import DashboardLink
 
 OpenDashboard = Callable[[web.Request, int], Awaitable[DashboardLink]]

@@ -14,10 +14,10 @@ from gangline.api.rest.context import context_of, reference_of, tenant_of
 from gangline.api.rest.parameters import Parameters
 from gangline.data.unpacking import PermanentError
 from gangline.errors import GanglineError, InvalidInputError
-from gangline.model.access import Right
-from gangline.model.job_file import JobFile
+from gangline.model.jobs.job_file import JobFile
+from gangline.model.kinds.registered_model import Model, ModelVersion
 from gangline.model.lineage import Lineage
-from gangline.model.registered_model import Model, ModelVersion
+from gangline.model.team.access import Right
 
 
 async def register(request: web.Request) -> web.Response:

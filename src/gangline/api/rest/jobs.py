@@ -19,7 +19,7 @@ from gangline.dialects import Translation, read_plain
 from gangline.dialects.native import pairs
 from gangline.errors import InvalidInputError
 from gangline.model import DEFAULT_TENANT, Job, JobId, JobPage, QueueName, ReplicaId, RoleName, Tenant, Timestamp
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.operations import OperationContext
 from gangline.storage.interface import JobQuery
 from gangline.wire import Change

@@ -8,7 +8,7 @@ from gangline.api.rest.answers import json_answer, last_event_of, stream_answer
 from gangline.api.rest.context import context_of, reference_of, tenant_of
 from gangline.api.rest.parameters import Parameters
 from gangline.model import Explanation, JournalRecord, LogLine, MetricPage, RoleName, Timestamp
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 
 _MOST_RECORDS = 10_000
 

@@ -10,7 +10,7 @@ import msgspec
 from gangline import __version__
 from gangline.api.operation import Operation
 from gangline.model import Timestamp
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.wire.forms import form_of
 
 Plain = dict[str, Any]

@@ -17,8 +17,8 @@ from gangline.dialects import document
 from gangline.errors import InvalidInputError
 from gangline.kinds import AnyKind
 from gangline.model import Tenant
-from gangline.model.access import Right
 from gangline.model.record import Page, RecordId, RecordSpec
+from gangline.model.team.access import Right
 
 _PAGE = 100
 _MOST = 1000

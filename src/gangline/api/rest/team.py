@@ -11,9 +11,9 @@ from gangline.api.rest.answers import json_answer
 from gangline.api.rest.context import body_of, context_of, tenant_of
 from gangline.api.rest.parameters import Parameters
 from gangline.model import Tenant
-from gangline.model.access import Right, Role
-from gangline.model.audit import AuditPage
-from gangline.model.token import NewToken, Token
+from gangline.model.team.access import Right, Role
+from gangline.model.team.audit import AuditPage
+from gangline.model.team.token import NewToken, Token
 from gangline.wire import LoginWays, Myself
 
 LOGIN: web.AppKey[LoginWays] = web.AppKey("login", LoginWays)

@@ -15,7 +15,7 @@ from gangline.kinds import AnyKind
 from gangline.kinds.inference_service import INFERENCE_SERVICE
 from gangline.kinds.service import SERVICE
 from gangline.model import Tenant
-from gangline.model.service import ServiceSpec
+from gangline.model.kinds.service import ServiceSpec
 
 
 def arena_serve_command(verb: ServeVerb) -> click.Command:

@@ -10,7 +10,7 @@ from gangline.cli.output.documents import csv_text, json_text, yaml_text
 from gangline.dialects.native import pairs
 from gangline.errors import InvalidInputError
 from gangline.model import Timestamp
-from gangline.model.accounting import PRICED
+from gangline.model.team.accounting import PRICED
 from gangline.sdk.costs import Cost, costs
 
 _HEADINGS = ("JOB", "HELD", "CPU HOURS", "GIB HOURS", "GPU HOURS", "COST")

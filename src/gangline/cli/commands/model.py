@@ -13,7 +13,7 @@ from gangline.cli.kind_commands import add_commands, print_documents
 from gangline.cli.output import formatting, table
 from gangline.errors import InvalidInputError
 from gangline.kinds.model import MODEL
-from gangline.model.registered_model import Model, ModelReference, ModelVersion, find_version, model_reference
+from gangline.model.kinds.registered_model import Model, ModelReference, ModelVersion, find_version, model_reference
 
 _name = click.argument("name", metavar="NAME")
 _version = click.argument("version", metavar="NAME[:VERSION|@ALIAS]")

@@ -16,7 +16,7 @@ from gangline.cli.commands.workspace import (
 )
 from gangline.cli.connection.client import connect
 from gangline.cli.input.options import tenant_option
-from gangline.model.workspace import Tool
+from gangline.model.kinds.workspace import Tool
 
 _name = click.argument("name", metavar="[NAME]", default="notebook")
 

@@ -32,8 +32,8 @@ from gangline.kinds.pipeline import PIPELINE, check_arguments, graph_of, is_nati
 from gangline.kinds.schedule import SCHEDULE
 from gangline.kinds.template import RUN_EXPERIMENT, TEMPLATE, TEMPLATE_VERSION
 from gangline.model import DEFAULT_QUEUE, QueueName, Tenant
-from gangline.model.pipeline import PipelineRun, PipelineSpec
-from gangline.model.schedule import ScheduleSpec
+from gangline.model.kinds.pipeline import PipelineRun, PipelineSpec
+from gangline.model.kinds.schedule import ScheduleSpec
 from gangline.pipelines import Graph, ParameterType, State
 from gangline.pipelines.graph import ArtifactDefinition, JobTemplate
 from gangline.pipelines.needs import beyond

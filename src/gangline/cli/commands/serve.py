@@ -12,9 +12,9 @@ from gangline.cli.input.options import tenant_option
 from gangline.errors import InvalidInputError
 from gangline.kinds.service import SERVICE
 from gangline.model import DEFAULT_QUEUE, JobSpec, QueueName, Resources, RoleName, Tenant
-from gangline.model.registered_model import model_reference
-from gangline.model.service import ReplicaRange, ServiceSpec
-from gangline.model.spec import RoleSpec
+from gangline.model.jobs.spec import RoleSpec
+from gangline.model.kinds.registered_model import model_reference
+from gangline.model.kinds.service import ReplicaRange, ServiceSpec
 
 _RESOURCES = next(each for each in SERVICE.format.options if each.attribute == "resources")
 

@@ -15,7 +15,7 @@ from gangline.cli.output.output_lines import LinePrinter
 from gangline.errors import InvalidInputError, NotFoundError
 from gangline.kinds.service import SERVICE
 from gangline.model import Job, ReplicaId, ReplicaState
-from gangline.model.service import SERVICE_LABEL, Service, ServiceEvent
+from gangline.model.kinds.service import SERVICE_LABEL, Service, ServiceEvent
 
 _name = click.argument("name", metavar="NAME")
 

@@ -9,7 +9,7 @@ from gangline.cli.input.store_keys import read_keys
 from gangline.cli.kind_commands import add_commands
 from gangline.kinds.store import STORE
 from gangline.model import Tenant
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 
 _name = click.argument("name", metavar="NAME")
 _keys_file = click.option(

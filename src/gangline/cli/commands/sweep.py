@@ -27,7 +27,7 @@ from gangline.cli.output.sweep_table import print_trials, summary_text
 from gangline.dialects.native import job_to_plain, sweep_to_plain
 from gangline.errors import ConflictError, InvalidInputError
 from gangline.kinds.sweep import SWEEP
-from gangline.model.sweep import SweepSpec
+from gangline.model.kinds.sweep import SweepSpec
 from gangline.sdk import Client, Metrics, SweepStatus
 from gangline.sweeps import check_end, check_objective, check_references, values_text, winner_to_job
 

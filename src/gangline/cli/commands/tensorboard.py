@@ -8,7 +8,7 @@ from gangline.cli.commands.workspace import ensure, show_link, spec_of, start_op
 from gangline.cli.connection.client import connect
 from gangline.errors import InvalidInputError
 from gangline.model import DEFAULT_TENANT
-from gangline.model.workspace import Tool, tensorboard_of
+from gangline.model.kinds.workspace import Tool, tensorboard_of
 
 
 @click.command("tensorboard")

@@ -8,7 +8,7 @@ from gangline.cli.input.options import Output, output_option, tenant_option
 from gangline.cli.output import formatting, table
 from gangline.cli.output.documents import json_text, yaml_text
 from gangline.errors import InvalidInputError
-from gangline.model.access import PLATFORM_ROLES, Role
+from gangline.model.team.access import PLATFORM_ROLES, Role
 from gangline.wire import iso, plain
 
 _name = click.argument("name", metavar="NAME")

@@ -8,7 +8,7 @@ from gangline.cli.input.options import Output, output_option, tenant_option
 from gangline.cli.output import formatting, table
 from gangline.cli.output.documents import csv_text, json_text, yaml_text
 from gangline.model import Timestamp
-from gangline.model.accounting import Group, Period, UsageReport, UsageRow
+from gangline.model.team.accounting import Group, Period, UsageReport, UsageRow
 from gangline.wire import iso, plain
 
 _AMOUNTS = ("gpu_hours", "cpu_hours", "memory_gib_hours", "waiting_hours", "idle_gpu_hours", "idle_cpu_hours", "cost")

@@ -14,7 +14,7 @@ from gangline.cli.output import formatting
 from gangline.errors import NotFoundError
 from gangline.kinds.workspace import WORKSPACE
 from gangline.model import QueueName, Tenant
-from gangline.model.workspace import Tool, Workspace, WorkspaceSpec
+from gangline.model.kinds.workspace import Tool, Workspace, WorkspaceSpec
 from gangline.sdk.verbs.workspaces import Workspaces
 
 _RESOURCES = next(each for each in WORKSPACE.format.options if each.attribute == "resources")

@@ -5,7 +5,7 @@ import click
 from gangline.cli import terminal
 from gangline.cli.output.drawings.pipeline_tree import tree_lines
 from gangline.kinds.pipeline import PIPELINE
-from gangline.model.pipeline import PipelineState, StepState
+from gangline.model.kinds.pipeline import PipelineState, StepState
 from gangline.sdk import Client
 
 

@@ -9,7 +9,7 @@ from gangline.cli import terminal
 from gangline.cli.output.sweep_table import duration_text, summary_text
 from gangline.errors import NotFoundError
 from gangline.model import FINAL_PHASES, Phase
-from gangline.model.sweep import EndReason, SweepState
+from gangline.model.kinds.sweep import EndReason, SweepState
 from gangline.sdk import Client, SweepStatus, TrialStatus
 from gangline.sweeps import progress_text, result_text, values_text
 

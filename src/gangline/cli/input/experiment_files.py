@@ -9,7 +9,7 @@ from gangline.dialects.document import compact_json
 from gangline.dialects.value import Value
 
 if TYPE_CHECKING:
-    from gangline.model.experiment import ExperimentSpec
+    from gangline.model.kinds.experiment import ExperimentSpec
 
 _KIND, _GROUP = "Experiment", "kubeflow.org/"
 _BESIDE = ("ConfigMap", "Secret")

@@ -2,7 +2,7 @@
 
 from gangline.dialects import quantities
 from gangline.errors import InvalidInputError
-from gangline.model.spec import MOST_SECONDS
+from gangline.model.jobs.spec import MOST_SECONDS
 from gangline.model.wording import ago, amount, counted, cpu, duration, memory, named_amounts, number, size
 
 __all__ = ["ago", "amount", "counted", "cpu", "duration", "memory", "named_amounts", "number", "read_duration", "size"]

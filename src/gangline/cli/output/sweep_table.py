@@ -7,7 +7,7 @@ import click
 from gangline.cli import terminal
 from gangline.cli.output import formatting, table
 from gangline.model import Phase, Timestamp
-from gangline.model.sweep import EndReason, SweepState
+from gangline.model.kinds.sweep import EndReason, SweepState
 from gangline.sdk import SweepStatus, TrialStatus
 from gangline.sweeps import best_text, result_text
 

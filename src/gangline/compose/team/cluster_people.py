@@ -18,7 +18,7 @@ from gangline.errors import GanglineError
 from gangline.kinds import all_kinds
 from gangline.kube import ForbiddenError, GenericObject, KubeClient, Resource
 from gangline.model import Clock, Tenant
-from gangline.model.access import Identity, Right, Role
+from gangline.model.team.access import Identity, Right, Role
 
 _TOKEN_REVIEWS = Resource(
     group="authentication.k8s.io", plural="tokenreviews", kind="TokenReview", type=GenericObject, namespaced=False

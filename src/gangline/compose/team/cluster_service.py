@@ -47,7 +47,7 @@ from gangline.compose.team.rpc import open_rpc_port
 from gangline.errors import GanglineError, InvalidInputError, NotFoundError, UnauthenticatedError
 from gangline.kube import ClusterAccess, Credential, FixedCredential, KubeClient
 from gangline.model import Clock, Tenant
-from gangline.model.audit import AuditEntry
+from gangline.model.team.audit import AuditEntry
 from gangline.operations import Caller, OperationContext
 from gangline.settings import Settings
 from gangline.storage.answers import KeptAnswers

@@ -11,7 +11,7 @@ from gangline.api.operation import operation_of, tenant_in
 from gangline.compose.team.cluster_people import ClusterPeople, Person
 from gangline.errors import UnauthenticatedError
 from gangline.model import Clock
-from gangline.model.access import Identity, Role
+from gangline.model.team.access import Identity, Role
 from gangline.web.frame import PREFIX
 from gangline.web.guards import SESSION, session_identify
 from gangline.web.sessions import Sessions, TokenHolder

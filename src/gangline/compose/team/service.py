@@ -21,7 +21,7 @@ from gangline.api.rest import make_app
 from gangline.api.rest.conventions.former_state import looking_before
 from gangline.compose.team.compressing import compress
 from gangline.model import DEFAULT_TENANT, Clock, CodeLimits, Tenant
-from gangline.model.access import Identity
+from gangline.model.team.access import Identity
 from gangline.operations import Caller, OperationContext, identify_token
 from gangline.storage.audit import AuditLog
 from gangline.storage.interface import Store

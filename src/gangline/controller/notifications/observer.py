@@ -21,7 +21,7 @@ from gangline.kinds.notification.plan import (
     may_try,
 )
 from gangline.model import FINAL_PHASES, Clock, Job, JobId, Phase, Timestamp
-from gangline.model.notification import Delivery, Notification, NotificationSpec
+from gangline.model.kinds.notification import Delivery, Notification, NotificationSpec
 from gangline.model.record import RecordId
 from gangline.storage.interface import JobQuery, Store
 from gangline.storage.listing import every

@@ -32,7 +32,7 @@ from gangline.kinds.notification.messages import (
     webhook_body,
 )
 from gangline.model import Clock, Tenant
-from gangline.model.notification import Delivery, NotificationSpec, NotificationType, problem_of_url
+from gangline.model.kinds.notification import Delivery, NotificationSpec, NotificationType, problem_of_url
 
 SEND_SECONDS = 10.0
 """How long a receiver may take."""

@@ -15,8 +15,8 @@ from gangline.dialects.native.job import job_from_plain
 from gangline.dialects.native.short_form import pairs
 from gangline.errors import InvalidInputError
 from gangline.model import JobSpec, Tenant
-from gangline.model.inference_service import InferenceServiceSpec
-from gangline.model.service import Check, Checks, ReplicaRange, RolloutRules, ServiceSpec
+from gangline.model.kinds.inference_service import InferenceServiceSpec
+from gangline.model.kinds.service import Check, Checks, ReplicaRange, RolloutRules, ServiceSpec
 
 _MODEL_SERVER = (
     "if command -v tensorflow_model_server >/dev/null; then exec tensorflow_model_server --port=0 "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gangline.dialects.value import Value
 from gangline.model import DataMove
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 
 _FIELDS = ("id", "type", "training_data", "training_results", "connection")
 _OBJECT_STORES = ("mount_cos", "s3_datastore")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from gangline.dialects.value import Value
-from gangline.model.metric_source import MetricFormat, MetricSource
+from gangline.model.jobs.metric_source import MetricFormat, MetricSource
 
 _FIELDS = ("type", "in", "image_tag", "line_lookahead", "linelookahead", "eventTypes", "groups")
 _GROUP = ("regex", "meta", "scalars", "values", "etimes")

@@ -2,7 +2,7 @@
 
 from gangline.dialects.frameworks.team import Team
 from gangline.model import ReplicaId, RoleName
-from gangline.model.spec import LEAD_ROLES
+from gangline.model.jobs.spec import LEAD_ROLES
 
 _WORKER = RoleName("worker")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gangline.model import JobSpec, ReplicaId, RoleName
-from gangline.model.spec import SERVICE_ROLES
+from gangline.model.jobs.spec import SERVICE_ROLES
 
 Address = tuple[str, int]
 """Host and port."""

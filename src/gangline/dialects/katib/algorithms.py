@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from gangline.dialects.katib.space import Dimension, Distribution, ParameterType, sweep_name
 from gangline.dialects.value import Value
-from gangline.model.sweep import GRID, Setting
+from gangline.model.kinds.sweep import GRID, Setting
 
 _REFUSED = {
     "enas": "it searches architectures of networks, which needs a controller network of its own",

@@ -8,7 +8,7 @@ from gangline.dialects.kubeflow.pod_template import read_template
 from gangline.dialects.translation import Translation
 from gangline.dialects.value import Value
 from gangline.model import DEFAULT_TENANT, Framework, JobSpec, Policy, Restart, RoleName, RoleSpec, Tenant
-from gangline.model.placement import PlacementRule
+from gangline.model.jobs.placement import PlacementRule
 
 ORIGIN = "batch/v1 Job"
 _ROLE = RoleName("worker")

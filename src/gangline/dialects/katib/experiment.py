@@ -17,7 +17,7 @@ from gangline.dialects.katib.space import Dimension, read_space
 from gangline.dialects.katib.templates import TrialTemplate, read_template, resolved
 from gangline.dialects.value import Value
 from gangline.model import DEFAULT_TENANT, Tenant
-from gangline.model.sweep import Goal
+from gangline.model.kinds.sweep import Goal
 
 API_VERSION = "kubeflow.org/v1beta1"
 KIND = "Experiment"

@@ -13,7 +13,7 @@ from enum import StrEnum
 from statistics import NormalDist
 
 from gangline.dialects.value import Value
-from gangline.model.parameter import Parameter, Range
+from gangline.model.search.parameter import Parameter, Range
 
 _SIGMAS = 6
 """How many standard deviations of a normal distribution lie between min and max."""

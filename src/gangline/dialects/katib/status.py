@@ -12,9 +12,9 @@ from gangline.dialects.trainer import TRAIN_JOB
 from gangline.dialects.trainer.job import NODE
 from gangline.dialects.trainer.status import train_job_to_status
 from gangline.model import Timestamp
-from gangline.model.experiment import ExperimentTrial, ExperimentView, MetricSummary, TrialState
-from gangline.model.sweep import EndReason
-from gangline.model.train_job import TrainJobEnd, TrainJobPart, TrainJobStatus
+from gangline.model.kinds.experiment import ExperimentTrial, ExperimentView, MetricSummary, TrialState
+from gangline.model.kinds.sweep import EndReason
+from gangline.model.kinds.train_job import TrainJobEnd, TrainJobPart, TrainJobStatus
 
 Plain = dict[str, Any]
 

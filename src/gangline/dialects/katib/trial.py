@@ -21,11 +21,11 @@ from gangline.dialects.trainer.job import LAUNCHER, NODE
 from gangline.dialects.translation import Translation
 from gangline.errors import InvalidInputError
 from gangline.model import Clean, Job, JobSpec, Phase
-from gangline.model.experiment import COLLECTOR_ANNOTATION, COLLECTOR_VARIABLE, COPY_VARIABLE, METRICS_VOLUME
-from gangline.model.placement import AS_WRITTEN, POD_SECURITY
-from gangline.model.sweep import PARAMETERS_VARIABLE
-from gangline.model.sweep import TRIAL_LABEL as NUMBER_LABEL
-from gangline.model.train_job import TrainJobSpec
+from gangline.model.jobs.placement import AS_WRITTEN, POD_SECURITY
+from gangline.model.kinds.experiment import COLLECTOR_ANNOTATION, COLLECTOR_VARIABLE, COPY_VARIABLE, METRICS_VOLUME
+from gangline.model.kinds.sweep import PARAMETERS_VARIABLE
+from gangline.model.kinds.sweep import TRIAL_LABEL as NUMBER_LABEL
+from gangline.model.kinds.train_job import TrainJobSpec
 
 EXPERIMENT_LABEL = "katib.kubeflow.org/experiment"
 TRIAL_LABEL = "katib.kubeflow.org/trial"

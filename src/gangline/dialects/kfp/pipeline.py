@@ -15,7 +15,7 @@ from gangline.dialects.kfp.platform import PodSettings, read_settings
 from gangline.dialects.kfp.sources import read_selector, read_source
 from gangline.dialects.quantities import seconds
 from gangline.dialects.value import Value
-from gangline.model.spec import MOST_FACTOR, MOST_SECONDS
+from gangline.model.jobs.spec import MOST_FACTOR, MOST_SECONDS
 from gangline.pipelines import Component, Dag, Graph, ParameterType, Task, check_graph
 from gangline.pipelines.conditions import Condition
 from gangline.pipelines.graph import (

@@ -10,9 +10,9 @@ from gangline.dialects.document import compact_json, plain
 from gangline.dialects.kubeflow.pod_template import container_resources
 from gangline.dialects.value import Value
 from gangline.model import DEFAULT_TENANT, DataMove, JobSpec, Policy, Resources, RoleName, RoleSpec, Tenant
-from gangline.model.inference_service import InferenceServiceSpec
-from gangline.model.registered_model import model_reference
-from gangline.model.service import (
+from gangline.model.kinds.inference_service import InferenceServiceSpec
+from gangline.model.kinds.registered_model import model_reference
+from gangline.model.kinds.service import (
     PORT,
     Access,
     Check,

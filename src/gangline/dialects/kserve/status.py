@@ -6,8 +6,8 @@ from typing import Any
 from gangline.dialects.kserve.inference_service import API_VERSION, KIND, service_of, transformer_of
 from gangline.dialects.kubeflow import time_text
 from gangline.model import Timestamp
-from gangline.model.inference_service import InferenceService, TransformerStatus
-from gangline.model.service import ServiceSpec, ServiceStatus
+from gangline.model.kinds.inference_service import InferenceService, TransformerStatus
+from gangline.model.kinds.service import ServiceSpec, ServiceStatus
 
 Plain = dict[str, Any]
 _UNSEEN = ("Unknown", "NotObserved", "the spec was changed")

@@ -10,7 +10,7 @@ from gangline.dialects.kubeflow.pod_template import GANG_SCHEDULERS
 from gangline.dialects.kubeflow.replicas import Replica
 from gangline.dialects.kubeflow.run_policy import RunPolicy
 from gangline.dialects.value import Value
-from gangline.model.spec import SERVICE_ROLES
+from gangline.model.jobs.spec import SERVICE_ROLES
 
 _LEADS = ("Chief", "Master", "Launcher")
 

@@ -17,7 +17,7 @@ from gangline.dialects.native.role import check_variable
 from gangline.dialects.value import Value
 from gangline.errors import InvalidInputError
 from gangline.model import NodeRequirement, NodeRule, NodeTerm, Resources, Toleration
-from gangline.model.placement import NODE_NAME
+from gangline.model.jobs.placement import NODE_NAME
 
 GANG_SCHEDULERS = re.compile(r"kube-?batchd?|volcano|scheduler-plugins.*|coscheduling.*", re.IGNORECASE)
 """Schedulers that people name to have their pods started together; here every job is a gang."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from gangline.dialects.kubeflow.kinds import KINDS, V2BETA1, Kind
 from gangline.model import Job, Phase, PhaseEntry, ReplicaState, ReplicaStatus, RoleName, RoleSpec, Timestamp
-from gangline.model.spec import LEAD_ROLES
+from gangline.model.jobs.spec import LEAD_ROLES
 
 JOB_NAME_LABEL = "training.kubeflow.org/job-name"
 OPERATOR_LABEL = "training.kubeflow.org/operator-name"

@@ -33,8 +33,8 @@ from gangline.model import (
     Tenant,
 )
 from gangline.model.identity import check_name
-from gangline.model.metric_source import MetricFormat, MetricSource
-from gangline.model.source import Source
+from gangline.model.jobs.metric_source import MetricFormat, MetricSource
+from gangline.model.jobs.source import Source
 
 NO_SIZES: Mapping[str, Resources] = MappingProxyType({})
 

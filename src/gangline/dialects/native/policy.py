@@ -19,7 +19,7 @@ from gangline.model import (
     StallRule,
     Success,
 )
-from gangline.model.spec import CheckpointRule
+from gangline.model.jobs.spec import CheckpointRule
 
 
 def _time(value: Value) -> float:

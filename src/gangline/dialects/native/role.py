@@ -12,7 +12,7 @@ from gangline.dialects.native.placement import read_nodes
 from gangline.dialects.value import Value
 from gangline.model import Framework, Resources, Restart, Retry, RoleName, RoleSpec
 from gangline.model.identity import check_name
-from gangline.model.spec import LEAD_ROLES
+from gangline.model.jobs.spec import LEAD_ROLES
 
 WORKER = RoleName("worker")
 PARAMETER_SERVER_COMMAND = ("python", "-m", "gangline.ps")

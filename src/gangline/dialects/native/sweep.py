@@ -7,9 +7,9 @@ from gangline.dialects.native import fields
 from gangline.dialects.native.job import NO_SIZES, job_from_parts, job_to_plain
 from gangline.dialects.value import Value
 from gangline.model import Resources
-from gangline.model.parameter import Parameter, Range
-from gangline.model.stopping import Rule, Stopping, Unit
-from gangline.model.sweep import GRID, Budget, Goal, KnownTrial, Objective, Setting, SweepSpec
+from gangline.model.kinds.sweep import GRID, Budget, Goal, KnownTrial, Objective, Setting, SweepSpec
+from gangline.model.search.parameter import Parameter, Range
+from gangline.model.search.stopping import Rule, Stopping, Unit
 
 SWEEP_KIND = "Sweep"
 

@@ -17,7 +17,7 @@ from gangline.dialects.recognition import read_plain
 from gangline.dialects.value import Value
 from gangline.model import JobSpec
 from gangline.model.identity import check_name
-from gangline.model.registered_model import model_reference
+from gangline.model.kinds.registered_model import model_reference
 from gangline.pipelines import Component, Dag, Graph, ParameterType, Task, check_graph
 from gangline.pipelines.checking import cycle_in
 from gangline.pipelines.conditions import Condition

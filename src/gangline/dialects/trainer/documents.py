@@ -6,7 +6,7 @@ from typing import Any
 from gangline.dialects.document import compact_json
 from gangline.dialects.value import Value
 from gangline.model import DEFAULT_TENANT, Tenant
-from gangline.model.train_job import ClusterTrainingRuntimeSpec, TrainingRuntimeSpec, TrainJobSpec
+from gangline.model.kinds.train_job import ClusterTrainingRuntimeSpec, TrainingRuntimeSpec, TrainJobSpec
 
 GROUP = "trainer.kubeflow.org"
 API_VERSION = f"{GROUP}/v1alpha1"

@@ -30,8 +30,8 @@ from gangline.model import (
     RoleName,
     RoleSpec,
 )
-from gangline.model.placement import AS_WRITTEN, POD_SECURITY, PlacementRule
-from gangline.model.train_job import TrainJobSpec
+from gangline.model.jobs.placement import AS_WRITTEN, POD_SECURITY, PlacementRule
+from gangline.model.kinds.train_job import TrainJobSpec
 
 ORIGIN = f"{API_VERSION} {TRAIN_JOB}"
 NODE, LAUNCHER = RoleName("node"), RoleName("launcher")

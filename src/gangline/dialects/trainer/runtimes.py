@@ -7,7 +7,7 @@ from typing import Any
 
 from gangline.dialects.document import compact_json
 from gangline.dialects.trainer.documents import API_VERSION, CLUSTER_RUNTIME, FRAMEWORK_LABEL, STEP_LABEL
-from gangline.model.train_job import ClusterTrainingRuntimeSpec
+from gangline.model.kinds.train_job import ClusterTrainingRuntimeSpec
 
 Plain = dict[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from gangline.dialects.kubeflow import time_text
 from gangline.model import Timestamp
+from gangline.model.kinds.train_job import TrainerProgress, TrainJob, TrainJobStatus
 from gangline.model.record import Record
-from gangline.model.train_job import TrainerProgress, TrainJob, TrainJobStatus
 
 Plain = dict[str, Any]
 

@@ -13,8 +13,8 @@ import msgspec
 
 from gangline.engines.collecting.following import MetricCollector
 from gangline.model import Timestamp
-from gangline.model.experiment import COLLECTOR_VARIABLE
-from gangline.model.metric_source import MetricSource
+from gangline.model.jobs.metric_source import MetricSource
+from gangline.model.kinds.experiment import COLLECTOR_VARIABLE
 from gangline.runtime.collecting import until_stopped
 
 _LOOK_SECONDS = 0.5

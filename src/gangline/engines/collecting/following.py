@@ -14,7 +14,7 @@ from gangline.engines.collecting.tensorboard import read_events
 from gangline.engines.collecting.text_lines import PatternReader, read_record
 from gangline.engines.local.system_users import open_file
 from gangline.model import Clock
-from gangline.model.metric_source import MetricFormat, MetricSource
+from gangline.model.jobs.metric_source import MetricFormat, MetricSource
 
 _READ_BYTES = 1 << 20
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gangline.engines.collecting.records import Found
-from gangline.model.metric_source import MetricSource
+from gangline.model.jobs.metric_source import MetricSource
 
 _STEPS = ("iteration", "step", "global_step", "epoch")
 

@@ -50,7 +50,7 @@ from gangline.kube import KubeClient, Pod
 from gangline.lifecycle.events import GangFound
 from gangline.lifecycle.watching import Pulse
 from gangline.model import Clean, Clock, Gang, GangId, Job, JobId, JobSpec, LogLine, Node, ReplicaId, Usage
-from gangline.model.service import Check
+from gangline.model.kinds.service import Check
 
 
 class KubernetesEngine:

@@ -56,7 +56,7 @@ from gangline.model import (
     Usage,
 )
 from gangline.model.console import Console
-from gangline.model.service import Check
+from gangline.model.kinds.service import Check
 from gangline.scheduling import terminating_gang
 from gangline.scheduling.gangs.holdings import HOLDING_STATES
 

@@ -12,7 +12,7 @@ import msgspec
 from gangline.data.carrying import Move
 from gangline.data.credentials import StoreCredentials
 from gangline.engines.local.keeper.orders import CREDENTIALS_FILE
-from gangline.model.metric_source import MetricSource
+from gangline.model.jobs.metric_source import MetricSource
 
 ORDER_FILE = "order.json"
 

@@ -9,7 +9,7 @@ from gangline.kinds.experiment.planning import plan_experiment
 from gangline.kinds.experiment.showing import best_text, is_news, progress_text, published, view_experiment
 from gangline.kinds.kind import AnyKind, Column, FileFormat, Kind
 from gangline.kinds.train_job import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
-from gangline.model.experiment import ExperimentProgress, ExperimentSpec, ExperimentView
+from gangline.model.kinds.experiment import ExperimentProgress, ExperimentSpec, ExperimentView
 from gangline.sweeps import may_take_long
 
 __all__ = ["EXPERIMENT", "check", "plan_experiment", "read_file", "reopened", "view_experiment", "write_file"]

@@ -14,8 +14,8 @@ from gangline.kinds.experiment.trials import parsed
 from gangline.kinds.kind import Reader
 from gangline.kinds.train_job import needed_runtime
 from gangline.model import DEFAULT_TENANT, JobSpec, Resources, Tenant
-from gangline.model.experiment import ExperimentRecord, ExperimentSpec
-from gangline.model.sweep import EndReason
+from gangline.model.kinds.experiment import ExperimentRecord, ExperimentSpec
+from gangline.model.kinds.sweep import EndReason
 from gangline.sweeps import sampler_named
 
 _EDITABLE = ("parallelTrialCount", "maxTrialCount", "maxFailedTrialCount")

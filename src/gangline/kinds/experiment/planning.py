@@ -15,8 +15,14 @@ from gangline.kinds.experiment.trials import KnownTrial, counting_value, known_t
 from gangline.kinds.kind import NewJob, Owned, Plan
 from gangline.kinds.train_job import find_runtime
 from gangline.model import JobId, Phase, Timestamp
-from gangline.model.experiment import ExperimentProgress, ExperimentRecord, ExperimentSpec, Observation, TrialState
-from gangline.model.sweep import Assignment, Budget, End, EndReason, Goal, Objective, Sweep, SweepSpec
+from gangline.model.kinds.experiment import (
+    ExperimentProgress,
+    ExperimentRecord,
+    ExperimentSpec,
+    Observation,
+    TrialState,
+)
+from gangline.model.kinds.sweep import Assignment, Budget, End, EndReason, Goal, Objective, Sweep, SweepSpec
 from gangline.sweeps import Trial, plan
 from gangline.sweeps.generations import PARENT
 

@@ -12,9 +12,9 @@ from gangline.dialects.katib.status import (
 from gangline.kinds.experiment.trials import KnownTrial, counting_value, known_trials, parsed
 from gangline.kinds.kind import Owned, Published
 from gangline.model import Job
-from gangline.model.experiment import ExperimentRecord, ExperimentTrial, ExperimentView, TrialState
-from gangline.model.sweep import TRIAL_LABEL as NUMBER_LABEL
-from gangline.model.sweep import Goal
+from gangline.model.kinds.experiment import ExperimentRecord, ExperimentTrial, ExperimentView, TrialState
+from gangline.model.kinds.sweep import TRIAL_LABEL as NUMBER_LABEL
+from gangline.model.kinds.sweep import Goal
 
 
 def view_experiment(record: ExperimentRecord, owned: Owned) -> ExperimentView:

@@ -8,9 +8,9 @@ from gangline.dialects.katib import Experiment, Strategy, Verdict, experiment_of
 from gangline.dialects.katib.trial import values_of
 from gangline.kinds.kind import Owned
 from gangline.model import Job, JobId, Metric, Phase, Timestamp
-from gangline.model.experiment import ExperimentRecord, MetricSummary, Observation, TrialState
-from gangline.model.sweep import TRIAL_LABEL as NUMBER_LABEL
-from gangline.model.sweep import Assignment
+from gangline.model.kinds.experiment import ExperimentRecord, MetricSummary, Observation, TrialState
+from gangline.model.kinds.sweep import TRIAL_LABEL as NUMBER_LABEL
+from gangline.model.kinds.sweep import Assignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import Column, Kind, Verb
 from gangline.kinds.notification.plan import plan_notification
-from gangline.model.notification import Notification, NotificationSpec, NotificationStatus
+from gangline.model.kinds.notification import Notification, NotificationSpec, NotificationStatus
 
 
 def enable(notification: Notification) -> Notification:

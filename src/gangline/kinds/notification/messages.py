@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from gangline.errors import InvalidInputError
 from gangline.model import Tenant, Timestamp
-from gangline.model.notification import Delivery
+from gangline.model.kinds.notification import Delivery
 
 ID_HEADER, TIME_HEADER, SIGNATURE_HEADER = "webhook-id", "webhook-timestamp", "webhook-signature"
 KEY_PREFIX = "whsec_"

@@ -11,7 +11,7 @@ from gangline.kinds.kind import Owned, Plan
 from gangline.lifecycle import NOTHING_TO_DO
 from gangline.model import Job, JobId, Timestamp
 from gangline.model.backoff import Backoff
-from gangline.model.notification import Delivery, FollowedJob, Notification, NotificationSpec, NotificationStatus
+from gangline.model.kinds.notification import Delivery, FollowedJob, Notification, NotificationSpec, NotificationStatus
 
 MOST_FAILURES = 12
 """After this many failed attempts in a row it is disabled: with these pauses, after half a day."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from gangline.model import Match, NodeRequirement, NodeTerm
-from gangline.model.placement import NODE_NAME
+from gangline.model.jobs.placement import NODE_NAME
 from gangline.model.resources import GPU_MEMORY
 from gangline.scheduling.demand.shapes import Shape
 from gangline.scheduling.nodes.table import ABSENT, Bools, Interned, NodeTable

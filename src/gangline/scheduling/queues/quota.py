@@ -16,7 +16,7 @@ import numpy as np
 
 from gangline.model import Job, Queue, QueueName
 from gangline.model.explanation import Constraint
-from gangline.model.queue import ROOT_QUEUE
+from gangline.model.kinds.queue import ROOT_QUEUE
 from gangline.model.resources import TYPED_GPU
 from gangline.scheduling.demand.shapes import Demand
 from gangline.scheduling.nodes.draft import MANY

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gangline.model.registered_model import Model, ModelSpec, ModelVersion
+from gangline.model.kinds.registered_model import Model, ModelSpec, ModelVersion
 from gangline.sdk.exchange import query_of
 from gangline.sdk.files import fetch_files, send_files
 from gangline.sdk.verbs.records import Records

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gangline.errors import NotFoundError
 from gangline.kinds import Kind
+from gangline.model.kinds.sweep import SweepSpec, SweepStatus
 from gangline.model.record import Page, RecordSpec
-from gangline.model.sweep import SweepSpec, SweepStatus
 from gangline.sdk.exchange import body_of, deadline_of, query_of
 from gangline.sweeps import known_trials
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from gangline.errors import ConflictError, GanglineError
 from gangline.kinds.secret import SecretRecord
-from gangline.model.secret import Secret
+from gangline.model.kinds.secret import Secret
 from gangline.sdk.verbs.records import Records
 
 

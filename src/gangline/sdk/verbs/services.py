@@ -7,7 +7,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from gangline.errors import ConflictError, GanglineError, InvalidInputError
-from gangline.model.service import Service, ServiceSpec
+from gangline.model.kinds.service import Service, ServiceSpec
 from gangline.sdk.verbs.records import Records
 
 _PREDICT_SECONDS = 120.0

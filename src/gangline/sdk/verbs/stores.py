@@ -6,7 +6,7 @@ from dataclasses import replace
 from gangline.data.credentials import StoreCredentials
 from gangline.errors import ConflictError, GanglineError
 from gangline.kinds.store import KEYS_PREFIX, StoreRecord, keys_of
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 from gangline.sdk.verbs.records import Records
 
 _KEYS = ("key", "secret", "token")

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gangline.model import Timestamp
-from gangline.model.access import Role
-from gangline.model.accounting import UsageReport
-from gangline.model.audit import AuditEntry, AuditPage
-from gangline.model.token import NewToken, Token
+from gangline.model.team.access import Role
+from gangline.model.team.accounting import UsageReport
+from gangline.model.team.audit import AuditEntry, AuditPage
+from gangline.model.team.token import NewToken, Token
 from gangline.sdk.exchange import body_of, query_of
 from gangline.wire import DashboardLink, LoginWays, Myself, iso
 

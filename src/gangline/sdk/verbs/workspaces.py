@@ -1,7 +1,7 @@
 """The verbs of workspaces: start, stop and open them."""
 
 from gangline.errors import ConflictError
-from gangline.model.workspace import Workspace, WorkspaceSpec
+from gangline.model.kinds.workspace import Workspace, WorkspaceSpec
 from gangline.sdk.exchange import query_of
 from gangline.sdk.verbs.records import Records
 from gangline.wire import DashboardLink

@@ -13,7 +13,7 @@ from math import exp, log
 from gangline.allocation.speed_curve import speed_curve
 from gangline.lifecycle.events import SpeedMeasured
 from gangline.model import Gang, GangReplica, JobId, Sizing, Timestamp
-from gangline.model.speed import BatchRange, SpeedRecord, SpeedSample, with_sample
+from gangline.model.jobs.speed import BatchRange, SpeedRecord, SpeedSample, with_sample
 from gangline.simulator.traces.pollux import (
     EPOCHS,
     LARGEST_LOCAL_BATCH,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gangline.model import Tenant
-from gangline.model.audit import AuditEntry
+from gangline.model.team.audit import AuditEntry
 from gangline.storage.audit import AuditLog
 from gangline.storage.codec import Codec
 from gangline.storage.sql.database import Session

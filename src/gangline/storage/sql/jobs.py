@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from gangline.errors import ConflictError, NotFoundError, StaleVersionError
 from gangline.model import Job, JobId, JobPage, JournalRecord, Tenant, Timestamp
-from gangline.model.accounting import Use, submitter
+from gangline.model.team.accounting import Use, submitter
 from gangline.storage.codec import JOBS, RECORDS, Codec
 from gangline.storage.interface import JobQuery
 from gangline.storage.listing import HINT_CANDIDATES, Position, is_unfinished, position_to_cursor, unknown_name

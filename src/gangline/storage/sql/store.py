@@ -6,7 +6,7 @@ from typing import Any
 from gangline.kinds import Kind
 from gangline.kinds.kind import Spec, Status, View
 from gangline.model import Job, JobId, JobPage, JournalRecord, Metric, Tenant, Timestamp
-from gangline.model.accounting import Use
+from gangline.model.team.accounting import Use
 from gangline.storage.interface import JobQuery, Store
 from gangline.storage.metrics import MetricPosition, start_of
 from gangline.storage.sql import jobs as job_rows

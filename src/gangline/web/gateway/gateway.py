@@ -20,9 +20,9 @@ from gangline.api.operation import Handler, caller_with, repeatedly_checked
 from gangline.api.rest.dashboard import OpenWorkspace
 from gangline.errors import ConflictError, GanglineError, PermissionDeniedError, UnauthenticatedError
 from gangline.model import Clock, Tenant
-from gangline.model.access import Right
+from gangline.model.kinds.workspace import Workspace
 from gangline.model.record import RecordId
-from gangline.model.workspace import Workspace
+from gangline.model.team.access import Right
 from gangline.operations import Caller, OperationContext
 from gangline.router.wires import Sweep
 from gangline.web.gateway.forwarding import forward

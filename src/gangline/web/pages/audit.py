@@ -5,8 +5,8 @@ from aiohttp import web
 from gangline import operations
 from gangline.api.operation import Operation, get
 from gangline.api.rest.context import context_of
-from gangline.model.access import Right
-from gangline.model.audit import AuditEntry
+from gangline.model.team.access import Right
+from gangline.model.team.audit import AuditEntry
 from gangline.web.frame import Entry, Frame, address, show, tenant_here
 from gangline.web.html import Node, h
 from gangline.web.parts import commands, moment, table

@@ -10,7 +10,7 @@ from gangline.api.operation import Operation, get
 from gangline.api.rest.context import context_of
 from gangline.dialects.native import job_to_plain
 from gangline.model import Job
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.model.wording import number
 from gangline.web.frame import Frame, address, show, tenant_here
 from gangline.web.html import Node, h

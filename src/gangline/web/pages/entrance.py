@@ -7,8 +7,8 @@ from aiohttp import web
 from gangline.api.identity import MOST_TOKEN_CHARACTERS, Recognize
 from gangline.api.operation import IDENTITY, Operation, get, post
 from gangline.errors import NotFoundError
-from gangline.model.access import Right
 from gangline.model.identity import check_name
+from gangline.model.team.access import Right
 from gangline.web.frame import ASSETS, PREFIX, PRIVATE, Frame, address, show, tenant_here
 from gangline.web.guards import cookie_name
 from gangline.web.html import Node, h

@@ -19,7 +19,7 @@ from gangline.dialects.native.short_form import ShortForm, job_from_short_form, 
 from gangline.errors import GanglineError, InvalidInputError, NotFoundError
 from gangline.kinds import AnyKind, all_kinds
 from gangline.model import Framework
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.web.frame import Frame, address, form, show, tenant_here
 from gangline.web.html import Element, Node, h
 from gangline.web.kind_words import one_of

@@ -11,7 +11,7 @@ from gangline.api.rest.context import context_of, reference_of
 from gangline.dialects.native import job_to_plain
 from gangline.errors import ConflictError
 from gangline.model import Job, JournalRecord, Phase, ReplicaState, ReplicaStatus, Tenant
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.model.wording import amount, reason_text, state_counts
 from gangline.operations import OperationContext
 from gangline.web.frame import Frame, address, may, show, tenant_here

@@ -14,9 +14,9 @@ from gangline.api.rest.context import context_of, reference_of
 from gangline.engines.interface import RemoteFiles
 from gangline.errors import GanglineError
 from gangline.model import Job
-from gangline.model.access import Right
-from gangline.model.job_file import JobFile, checkpoints_of
+from gangline.model.jobs.job_file import JobFile, checkpoints_of
 from gangline.model.lineage import LineageNode
+from gangline.model.team.access import Right
 from gangline.model.wording import counted, size
 from gangline.web.frame import Frame, address, show, tenant_here
 from gangline.web.html import Element, Node, h, render

@@ -10,7 +10,7 @@ from gangline.api.rest.context import context_of
 from gangline.dialects.native import pairs
 from gangline.errors import InvalidInputError
 from gangline.model import ACTIVE_PHASES, FINAL_PHASES, WAITING_PHASES, Job, Phase, QueueName
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.model.wording import reason_text, replicas_text
 from gangline.storage.interface import JobQuery
 from gangline.web.frame import Entry, Frame, address, form, may, show, sorted_query, tenant_here

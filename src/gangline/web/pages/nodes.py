@@ -11,7 +11,7 @@ from gangline.api.operation import Operation, get
 from gangline.api.rest.context import context_of
 from gangline.model import Job, NodeName, Resources
 from gangline.model import Node as Machine
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.model.wording import cpu, memory
 from gangline.web.frame import Entry, Frame, address, show, tenant_here
 from gangline.web.html import Element, Node, Rendered, h, render

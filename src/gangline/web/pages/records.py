@@ -19,7 +19,7 @@ from gangline.dialects.native import pairs
 from gangline.errors import GanglineError
 from gangline.kinds import AnyKind, Column, Verb, all_kinds
 from gangline.model import Resources, Tenant
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.model.wording import amount, number
 from gangline.storage.interface import JobQuery
 from gangline.web.frame import Entry, Frame, address, may, show, tenant_here

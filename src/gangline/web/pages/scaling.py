@@ -9,7 +9,7 @@ from gangline.api.operation import Operation, post
 from gangline.api.rest.context import context_of, reference_of
 from gangline.errors import InvalidInputError
 from gangline.model import Job, RoleName
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.web.forecasts import FORECASTER, effects_of
 from gangline.web.frame import Frame, address, form, show, tenant_here
 from gangline.web.html import Element, Node, h

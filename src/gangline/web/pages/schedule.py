@@ -10,7 +10,7 @@ from gangline import operations
 from gangline.api.operation import Operation, get
 from gangline.api.rest.context import context_of
 from gangline.model import FINAL_PHASES, Job, Phase, Tenant, Timestamp
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.model.wording import duration
 from gangline.storage.interface import JobQuery
 from gangline.web.forecasts import FORECASTER, Planned

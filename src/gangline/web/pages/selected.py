@@ -15,10 +15,10 @@ from gangline.api.rest.context import context_of
 from gangline.errors import GanglineError, InvalidInputError, NotFoundError
 from gangline.kinds.workspace import WORKSPACE
 from gangline.model import Job, Tenant
-from gangline.model.access import Right
+from gangline.model.kinds.workspace import tensorboard_of
 from gangline.model.record import RecordId
+from gangline.model.team.access import Right
 from gangline.model.wording import counted
-from gangline.model.workspace import tensorboard_of
 from gangline.operations import OperationContext
 from gangline.web.frame import Frame, address, form, may, show, tenant_here
 from gangline.web.html import Element, Node, h

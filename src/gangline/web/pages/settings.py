@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from gangline.api.operation import Operation, get
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.web.frame import Entry, Frame, show
 from gangline.web.html import h
 from gangline.web.parts import commands, table

@@ -15,8 +15,8 @@ from gangline.dialects.native import job_to_plain
 from gangline.errors import GanglineError, InvalidInputError
 from gangline.kinds import AnyKind, all_kinds
 from gangline.model import DEFAULT_TENANT, Job, JobId, Tenant
-from gangline.model.access import Right
 from gangline.model.record import RecordId
+from gangline.model.team.access import Right
 from gangline.operations import OperationContext
 from gangline.web.examples import example_of
 from gangline.web.frame import Entry, Frame, address, form, show, tenant_here

@@ -14,7 +14,7 @@ from gangline import operations
 from gangline.api.operation import Operation, get, post
 from gangline.api.rest.context import context_of, reference_of
 from gangline.errors import GanglineError, NotFoundError, PermissionDeniedError
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.web.frame import Frame, address, show, tenant_here
 from gangline.web.guards import from_here
 from gangline.web.html import h

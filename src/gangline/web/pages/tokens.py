@@ -6,7 +6,7 @@ from gangline import operations
 from gangline.api.operation import Operation, get, post
 from gangline.api.rest.context import context_of
 from gangline.errors import InvalidInputError
-from gangline.model.access import Right, Role
+from gangline.model.team.access import Right, Role
 from gangline.web.frame import Entry, Frame, address, form, show, tenant_here
 from gangline.web.html import Node, h
 from gangline.web.parts import ask_first, commands, moment, section, table

@@ -9,7 +9,7 @@ from gangline import operations
 from gangline.api.operation import Operation, get
 from gangline.api.rest.context import context_of
 from gangline.model import Job, Timestamp
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.model.wording import cpu
 from gangline.storage.interface import JobQuery
 from gangline.web.frame import Entry, Frame, show, tenant_here

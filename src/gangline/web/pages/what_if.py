@@ -17,7 +17,7 @@ from gangline.forecast.machines import parse_nodes
 from gangline.forecast.whatif import Answer, Prospect
 from gangline.kinds.queue import QUEUE
 from gangline.model import DEFAULT_TENANT, JobId, JobSpec, Queue, Tenant
-from gangline.model.access import Right
+from gangline.model.team.access import Right
 from gangline.operations import OperationContext
 from gangline.web.forecasts import FORECASTER, effects_of, until
 from gangline.web.frame import Entry, Frame, address, form, show, tenant_here

@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from gangline.kinds.pipeline import run_tree
-from gangline.model.pipeline import PipelineRun
+from gangline.model.kinds.pipeline import PipelineRun
 from gangline.pipelines import Instance, State
 from gangline.web.html import Element, Node, h
 from gangline.web.parts import drawing, lasting, section, state_badge, table

@@ -9,8 +9,8 @@ from gangline import operations
 from gangline.api.rest.context import context_of
 from gangline.errors import ConflictError, InvalidInputError
 from gangline.kinds.service import SERVICE
-from gangline.model.access import Right
-from gangline.model.service import Service
+from gangline.model.kinds.service import Service
+from gangline.model.team.access import Right
 from gangline.web.frame import Frame, address, form, may, show, tenant_here
 from gangline.web.html import Element, Node, h
 from gangline.web.parts import command, moment, section, table

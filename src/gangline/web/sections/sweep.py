@@ -4,8 +4,8 @@ from typing import Any
 
 from aiohttp import web
 
-from gangline.model.parameter import Parameter
-from gangline.model.sweep import SweepStatus
+from gangline.model.kinds.sweep import SweepStatus
+from gangline.model.search.parameter import Parameter
 from gangline.model.wording import number
 from gangline.sweeps.results import coordinates, ranked
 from gangline.sweeps.view import best_text, result_text

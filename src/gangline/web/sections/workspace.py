@@ -7,8 +7,8 @@ from gangline.api.rest.context import context_of
 from gangline.api.rest.dashboard import check_may_open
 from gangline.errors import NotFoundError, UnauthenticatedError
 from gangline.kinds.workspace import WORKSPACE
-from gangline.model.access import Identity
-from gangline.model.workspace import Workspace
+from gangline.model.kinds.workspace import Workspace
+from gangline.model.team.access import Identity
 from gangline.web.frame import GATEWAY, address, may, tenant_here
 from gangline.web.guards import SESSION, cookie_name
 from gangline.web.html import Node, h

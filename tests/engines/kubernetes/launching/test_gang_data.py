@@ -12,8 +12,8 @@ from gangline.engines.kubernetes.manifests.pod import replica_environment
 from gangline.engines.kubernetes.refusals import RefusedError
 from gangline.kube import ClusterAccess, KubeClient
 from gangline.model import DataMove, Job, Phase
-from gangline.model.gang import ResumePoint
-from gangline.model.spec import CheckpointRule
+from gangline.model.jobs.gang import ResumePoint
+from gangline.model.jobs.spec import CheckpointRule
 from gangline.testing.builders import make_job, make_running_job, make_spec
 
 VOLUME = {"gangline.dev/volume": "disk"}

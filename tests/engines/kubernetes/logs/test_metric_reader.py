@@ -19,7 +19,7 @@ from gangline.kube.objects import (
     PodStatus,
 )
 from gangline.model import GangId, JobId, Metric, ReplicaId, RoleName
-from gangline.model.experiment import COLLECTOR_ANNOTATION
+from gangline.model.kinds.experiment import COLLECTOR_ANNOTATION
 
 RUNNING = ContainerState(running=ContainerRunning())
 KEY = ReplicaKey(GangId(JobId("job-1"), 1), ReplicaId(RoleName("chief"), 0), 0)

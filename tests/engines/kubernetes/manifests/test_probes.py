@@ -10,7 +10,7 @@ from gangline.engines.kubernetes.manifests.probes import serving_address, why_no
 from gangline.kube import Metadata, Pod
 from gangline.kube.objects import Condition, PodStatus
 from gangline.model import Gang, GangId, GangReplica, JobId, JobSpec, NodeName, ReplicaId, RoleName, RoleSpec
-from gangline.model.service import SERVICE_LABEL, Check, Checks
+from gangline.model.kinds.service import SERVICE_LABEL, Check, Checks
 
 COMMAND = ("serve", "--port", "$(PORT)")
 

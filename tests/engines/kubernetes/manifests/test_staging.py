@@ -30,9 +30,9 @@ from gangline.model import (
     NodeName,
     ReplicaId,
 )
-from gangline.model.data_store import DataStore
-from gangline.model.metric_source import MetricFormat, MetricSource
-from gangline.model.spec import CheckpointRule
+from gangline.model.jobs.metric_source import MetricFormat, MetricSource
+from gangline.model.jobs.spec import CheckpointRule
+from gangline.model.kinds.data_store import DataStore
 from gangline.testing.builders import make_role, make_spec
 
 CODE = Archive(name="mnist-code", digest="c" * 64, parts=2)

@@ -11,7 +11,7 @@ import pytest
 from gangline.engines.kubernetes.manifests.pod import HOME
 from gangline.engines.kubernetes.manifests.steps import job_on_cluster, script_of
 from gangline.model import JobSpec, RoleName, RoleSpec
-from gangline.model.pipeline import STEP_VARIABLE
+from gangline.model.kinds.pipeline import STEP_VARIABLE
 from gangline.pipelines.jobs import LAUNCHER
 from gangline.pipelines.placeholders import artifact_place, output_place
 from gangline.pipelines.reports import outputs_of

@@ -18,7 +18,7 @@ from gangline.lifecycle.events import (
     TransferReported,
 )
 from gangline.model import GangId, JobId, ReplicaId, RoleName, Timestamp
-from gangline.model.transfer import DataVersion
+from gangline.model.jobs.transfer import DataVersion
 from tests.engines.last_words import LAST_WORDS
 
 KEY = ReplicaKey(GangId(JobId("job-1"), 2), ReplicaId(RoleName("worker"), 0), 1)

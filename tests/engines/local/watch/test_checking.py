@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gangline.engines.local.watch.checking import check_replica
 from gangline.engines.local.wire import ReplicaOrder
-from gangline.model.service import Check
+from gangline.model.kinds.service import Check
 
 
 def order(directory: Path) -> ReplicaOrder:

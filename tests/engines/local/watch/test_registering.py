@@ -10,7 +10,7 @@ from gangline.data.model_files import KeptModel, ModelFiles
 from gangline.errors import NotFoundError, StorageError
 from gangline.lifecycle.events import GangFailed, GangStopped, OutputsStored, ReplicaExited
 from gangline.model import DataMove, Gang, Policy, Timestamp
-from gangline.model.registered_model import ModelReference, ModelVersion
+from gangline.model.kinds.registered_model import ModelReference, ModelVersion
 from gangline.testing.builders import make_role, make_spec
 from gangline.testing.engine_suite import place
 from tests.engines.local.machinery import LocalSubject

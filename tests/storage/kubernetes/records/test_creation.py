@@ -9,7 +9,7 @@ import pytest
 from gangline.errors import UnreadableRecordError
 from gangline.kube import GenericObject
 from gangline.model import Job, JobId, JournalRecord, Phase, PhaseEntry, Tenant, Timestamp
-from gangline.model.sweep import SWEEP_LABEL
+from gangline.model.kinds.sweep import SWEEP_LABEL
 from gangline.storage.kubernetes.objects import JobObjects
 from gangline.storage.kubernetes.records.creation import AUTHOR, INITIAL, JOB_ID
 from gangline.storage.kubernetes.records.custom_resources import job_to_object, job_to_status

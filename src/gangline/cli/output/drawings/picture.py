@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline.cli.output.drawings.curves import Curve, Scale
 from gangline.errors import InvalidInputError
-from gangline.model.sweep import SweepStatus
+from gangline.model.kinds.sweep import SweepStatus
 from gangline.sweeps import coordinates, slices
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 
 from gangline.errors import InvalidInputError
 from gangline.kinds.pipeline import run_tree
-from gangline.model.pipeline import PipelineRun
+from gangline.model.kinds.pipeline import PipelineRun
 from gangline.pipelines import Instance, State
 
 _COLORS = {

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from gangline.kinds.pipeline import run_tree
-from gangline.model.pipeline import PipelineRun
+from gangline.model.kinds.pipeline import PipelineRun
 from gangline.pipelines import Artifact, Instance, State
 from gangline.pipelines.jobs import path_text
 

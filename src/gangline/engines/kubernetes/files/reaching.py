@@ -46,7 +46,7 @@ from gangline.kube import (
 )
 from gangline.kube import NotFoundError as NoObjectError
 from gangline.model import Job, Phase
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 
 _CONTROLLER = "gangline"
 _LOOK_SECONDS = 0.2

@@ -20,10 +20,10 @@ from gangline.errors import InvalidInputError
 from gangline.errors import NotFoundError as NoRecordError
 from gangline.kube import VOLUME_CLAIMS, KubeClient, NotFoundError
 from gangline.model import DataMove, Job, JobSpec, Phase
-from gangline.model.data_store import DataStore
 from gangline.model.identity import check_name
-from gangline.model.registered_model import ModelReference, ModelVersion, model_reference
-from gangline.model.spec import CheckpointRule
+from gangline.model.jobs.spec import CheckpointRule
+from gangline.model.kinds.data_store import DataStore
+from gangline.model.kinds.registered_model import ModelReference, ModelVersion, model_reference
 
 
 class DataRecords(Registry, Protocol):

@@ -11,7 +11,7 @@ from typing import Any
 from gangline.engines.kubernetes.manifests.moves import expanded
 from gangline.engines.kubernetes.manifests.pod import DEFAULT_CONTAINER, Plain, literal
 from gangline.model import JobSpec
-from gangline.model.experiment import COLLECTOR_ANNOTATION, COLLECTOR_VARIABLE
+from gangline.model.kinds.experiment import COLLECTOR_ANNOTATION, COLLECTOR_VARIABLE
 from gangline.runtime.collecting import READY_VARIABLE
 from gangline.runtime.pushed_metrics import PORT
 

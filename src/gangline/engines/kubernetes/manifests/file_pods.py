@@ -28,7 +28,7 @@ from gangline.engines.kubernetes.manifests.staging import (
 )
 from gangline.kube import OwnerReference
 from gangline.model import JobSpec
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 
 CONTAINER = "gangline-files"
 REACH = ("python3", "-I", "-m", "gangline.data.reach")

@@ -42,7 +42,7 @@ from gangline.engines.kubernetes.manifests.staging import gang_to_staging
 from gangline.engines.kubernetes.names import Part
 from gangline.kube import OwnerReference
 from gangline.model import Framework, Gang, GangReplica, JobId, JobSpec, NodeName, ReplicaId
-from gangline.model.service import SERVICE_LABEL
+from gangline.model.kinds.service import SERVICE_LABEL
 
 SOLO_POLICY = "gangline-solo"
 SERVICE_POLICY = "gangline-services"

@@ -13,7 +13,7 @@ from gangline.engines.kubernetes.manifests.archives import Archive
 from gangline.engines.kubernetes.manifests.pod import DIRECTORIES, HOME, Plain
 from gangline.errors import InvalidInputError
 from gangline.model import DataMove, JobSpec
-from gangline.model.data_store import DataStore
+from gangline.model.kinds.data_store import DataStore
 
 ARCHIVES = f"{HOME}/archives"
 CLAIMS = f"{HOME}/claims"

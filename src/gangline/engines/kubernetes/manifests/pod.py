@@ -22,8 +22,8 @@ from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.manifests.device_claims import tie_to_node
 from gangline.kube import OwnerReference
 from gangline.model import Gang, GangReplica, ReplicaId, Resources, RoleSpec
-from gangline.model.placement import AS_WRITTEN, POD_SECURITY
-from gangline.model.service import SERVICE_LABEL
+from gangline.model.jobs.placement import AS_WRITTEN, POD_SECURITY
+from gangline.model.kinds.service import SERVICE_LABEL
 from gangline.runtime.stacks import STALLED_VARIABLE
 
 Plain = dict[str, Any]

@@ -9,7 +9,7 @@ from gangline.engines.kubernetes import names
 from gangline.engines.kubernetes.manifests.pod import main_container
 from gangline.kube import Pod
 from gangline.model import JobSpec, RoleSpec
-from gangline.model.service import Check, Checks
+from gangline.model.kinds.service import Check, Checks
 
 Plain = dict[str, Any]
 

@@ -14,7 +14,7 @@ from typing import Any
 from gangline.dialects.kubeflow.pod_template import nodes_of
 from gangline.engines.kubernetes.manifests.pod import DIRECTORIES, HOME, literal
 from gangline.model import JobSpec, RoleSpec
-from gangline.model.pipeline import STEP_VARIABLE
+from gangline.model.kinds.pipeline import STEP_VARIABLE
 from gangline.pipelines.jobs import LAUNCHER
 from gangline.pipelines.reports import DIGEST, PARAMETER, RESULTS_NAME, SAID
 

@@ -8,7 +8,7 @@ from gangline.kube import Node, Partial
 from gangline.kube.objects import NodeSelector, NodeSelectorTerm, SelectorRequirement, Toleration
 from gangline.model import Match, NodeRequirement, NodeTerm
 from gangline.model import Toleration as ModelToleration
-from gangline.model.placement import NODE_NAME
+from gangline.model.jobs.placement import NODE_NAME
 
 
 class LabelSelector(Partial, frozen=True):

@@ -17,7 +17,7 @@ from gangline.engines.local.orders.objects import Objects
 from gangline.engines.local.orders.volumes import Mount, provide
 from gangline.engines.local.system_users import file_rights
 from gangline.model import Gang, GangReplica, JobSpec, RoleSpec
-from gangline.model.experiment import METRICS_VOLUME
+from gangline.model.kinds.experiment import METRICS_VOLUME
 
 _METADATA = ("metadata.labels[", "metadata.annotations[")
 VOLUME_VARIABLE = "GANGLINE_VOLUME_"

@@ -17,7 +17,7 @@ from gangline.engines.registering import Registry
 from gangline.errors import EngineError, InvalidInputError, NotFoundError
 from gangline.model import DataMove, Gang, Job, JobId, Phase, Tenant
 from gangline.model.identity import check_name
-from gangline.model.registered_model import ModelReference, ModelVersion, model_reference
+from gangline.model.kinds.registered_model import ModelReference, ModelVersion, model_reference
 
 
 class NoDataError(EngineError):

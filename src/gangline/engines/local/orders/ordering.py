@@ -25,9 +25,9 @@ from gangline.engines.local.system_users import SystemUsers, give, let_read
 from gangline.engines.local.wire import Order, ReplicaOrder, write_credentials, write_order
 from gangline.errors import EngineError
 from gangline.model import CodeLimits, Framework, Gang, GangReplica, NodeName, ReplicaId, RoleName
-from gangline.model.experiment import COLLECTOR_VARIABLE
-from gangline.model.service import HOST, PORT
-from gangline.model.workspace import listens
+from gangline.model.kinds.experiment import COLLECTOR_VARIABLE
+from gangline.model.kinds.service import HOST, PORT
+from gangline.model.kinds.workspace import listens
 
 _LISTEN_EVERYWHERE = frozenset({Framework.TENSORFLOW, Framework.PYTORCH, Framework.JAX, Framework.PADDLE})
 """Their servers listen on every address of the machine, so two replicas, or two jobs, cannot share a port."""

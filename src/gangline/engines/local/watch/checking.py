@@ -9,7 +9,7 @@ import aiohttp
 
 from gangline.engines.local.orders.ordering import address_of
 from gangline.engines.local.wire import ReplicaOrder
-from gangline.model.service import Check
+from gangline.model.kinds.service import Check
 
 _LONGEST_TEXT = 200
 

@@ -8,7 +8,7 @@ from typing import Any
 from gangline.dialects.katib import API_VERSION, ResumePolicy, Strategy
 from gangline.dialects.katib.collectors import CollectorKind, FileFormat
 from gangline.dialects.katib.space import Distribution, ParameterType
-from gangline.model.sweep import Goal
+from gangline.model.kinds.sweep import Goal
 
 Schema = dict[str, Any]
 

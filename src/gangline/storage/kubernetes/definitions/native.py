@@ -11,7 +11,7 @@ from gangline.dialects.quantities import AMOUNT_PATTERN, DURATION_PATTERN
 from gangline.kinds import AnyKind, all_kinds
 from gangline.kube import GenericObject, Resource
 from gangline.model import DEFAULT_QUEUE, Clean, Framework, Phase, Prefer, Processes, Restart, Retry, Sizing, Success
-from gangline.model.metric_source import MetricFormat
+from gangline.model.jobs.metric_source import MetricFormat
 from gangline.model.record import NoStatus
 from gangline.storage.kubernetes.definitions.descriptions import JOB, Texts, described
 

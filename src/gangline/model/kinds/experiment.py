@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from gangline.model.clock import Timestamp
 from gangline.model.identity import DEFAULT_TENANT, JobId, Tenant, check_name
+from gangline.model.kinds.sweep import End, SweepProgress
 from gangline.model.record import Record, RecordId
-from gangline.model.sweep import End, SweepProgress
 
 COLLECTOR_VARIABLE = "GANGLINE_COLLECTOR"
 """What ``gangline.runtime.collecting`` is told to read, in the environment of a replica whose numbers count."""

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gangline.model.speed import OUTLIER_FACTOR, SAMPLES_KEPT, SpeedRecord, SpeedSample, with_sample
+from gangline.model.jobs.speed import OUTLIER_FACTOR, SAMPLES_KEPT, SpeedRecord, SpeedSample, with_sample
 
 
 def sample(seconds: float, steps: float = 10.0, workers: int = 2) -> SpeedSample:

@@ -7,7 +7,7 @@ from typing import Annotated
 from gangline.errors import InvalidInputError
 from gangline.model.clock import Timestamp
 from gangline.model.identity import DEFAULT_TENANT, Tenant, check_name
-from gangline.model.pipeline import PipelineSpec
+from gangline.model.kinds.pipeline import PipelineSpec
 from gangline.model.record import Record
 
 LONGEST_NAME = 40

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gangline.model.identity import JobId, NodeName, ReplicaId
-from gangline.model.spec import JobSpec
+from gangline.model.jobs.spec import JobSpec
 
 
 class GangId(NamedTuple):

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from gangline.model.explanation import Explanation
 from gangline.model.identity import JobId, QueueName, Tenant
-from gangline.model.job import Job, ReplicaState
+from gangline.model.jobs.job import Job, ReplicaState
+from gangline.model.jobs.phase import Phase
 from gangline.model.node import Node
 from gangline.model.observation import Usage
-from gangline.model.phase import Phase
 
 UNSEEN = "not-looked-at"
 """The reason of a job that no scheduling cycle has looked at yet."""

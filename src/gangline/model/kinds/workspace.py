@@ -10,12 +10,12 @@ from enum import StrEnum
 from typing import Annotated
 
 from gangline.errors import InvalidInputError
-from gangline.model.access import Right
 from gangline.model.clock import Timestamp
 from gangline.model.identity import DEFAULT_QUEUE, DEFAULT_TENANT, QueueName, Tenant, check_name
+from gangline.model.kinds.service import SERVICE_LABEL
 from gangline.model.record import Record
 from gangline.model.resources import Resources
-from gangline.model.service import SERVICE_LABEL
+from gangline.model.team.access import Right
 
 WORKSPACE_LABEL = "gangline.dev/workspace"
 """The label of jobs that are runs of a workspace."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from gangline.errors import InvalidInputError
 from gangline.model.clock import Timestamp
 from gangline.model.identity import DEFAULT_TENANT, JobId, Tenant, check_name
-from gangline.model.phase import FINAL_PHASES, Phase
+from gangline.model.jobs.phase import FINAL_PHASES, Phase
 from gangline.model.record import Record
 
 _MAILBOX = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")

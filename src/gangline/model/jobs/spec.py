@@ -10,10 +10,10 @@ from typing import Any
 
 from gangline.errors import InvalidInputError
 from gangline.model.identity import DEFAULT_QUEUE, DEFAULT_TENANT, QueueName, RoleName, Tenant, check_name
-from gangline.model.metric_source import MetricSource
-from gangline.model.placement import NodeRule, PlacementRule, Within
+from gangline.model.jobs.metric_source import MetricSource
+from gangline.model.jobs.placement import NodeRule, PlacementRule, Within
+from gangline.model.jobs.source import Source
 from gangline.model.resources import Resources
-from gangline.model.source import Source
 
 
 class Framework(StrEnum):

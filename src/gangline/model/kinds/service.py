@@ -12,10 +12,10 @@ from typing import Annotated
 from gangline.errors import InvalidInputError
 from gangline.model.clock import Timestamp
 from gangline.model.identity import DEFAULT_QUEUE, DEFAULT_TENANT, QueueName, Tenant, check_name
+from gangline.model.jobs.spec import JobSpec
+from gangline.model.kinds.registered_model import model_reference
 from gangline.model.record import Record
-from gangline.model.registered_model import model_reference
 from gangline.model.resources import Resources
-from gangline.model.spec import JobSpec
 
 SERVICE_LABEL = "gangline.dev/service"
 """The label of jobs that are replicas of a service: an engine gives them a port that nobody else has."""

@@ -11,9 +11,9 @@ from enum import StrEnum
 from itertools import pairwise
 
 from gangline.model.clock import Timestamp
-from gangline.model.job import Job
+from gangline.model.jobs.job import Job
+from gangline.model.jobs.phase import ACTIVE_PHASES, WAITING_PHASES, Phase
 from gangline.model.observation import JournalRecord
-from gangline.model.phase import ACTIVE_PHASES, WAITING_PHASES, Phase
 
 HOLDING_PHASES = ACTIVE_PHASES | {Phase.HALTING}
 PRICED = ("cpu", "memory", "gpu")

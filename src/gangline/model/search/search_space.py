@@ -6,7 +6,7 @@ from itertools import islice
 from math import prod
 
 from gangline.errors import InvalidInputError
-from gangline.model.parameter import Parameter
+from gangline.model.search.parameter import Parameter
 
 COMBINATIONS_LIMIT = 100_000
 """Each is a job on record. A grid beyond this is a slip of the pen, not a plan."""

@@ -8,12 +8,12 @@ from enum import StrEnum
 from gangline.errors import InvalidInputError
 from gangline.model.clock import Timestamp
 from gangline.model.identity import JobId, Tenant, check_name
-from gangline.model.parameter import Parameter
-from gangline.model.phase import Phase
+from gangline.model.jobs.phase import Phase
+from gangline.model.jobs.spec import JobSpec
 from gangline.model.record import Record, RecordId
-from gangline.model.search_space import COMBINATIONS_LIMIT, check_space, check_values, count_combinations
-from gangline.model.spec import JobSpec
-from gangline.model.stopping import Mark, Rule, Stopping
+from gangline.model.search.parameter import Parameter
+from gangline.model.search.search_space import COMBINATIONS_LIMIT, check_space, check_values, count_combinations
+from gangline.model.search.stopping import Mark, Rule, Stopping
 
 SWEEP_LABEL = "gangline.dev/sweep"
 TRIAL_LABEL = "gangline.dev/trial"

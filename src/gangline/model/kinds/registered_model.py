@@ -8,8 +8,8 @@ from typing import Annotated, NamedTuple
 from gangline.errors import ConflictError, InvalidInputError, NotFoundError
 from gangline.model.clock import Timestamp
 from gangline.model.identity import DEFAULT_TENANT, Tenant, check_name
+from gangline.model.jobs.transfer import DataVersion
 from gangline.model.record import Record
-from gangline.model.transfer import DataVersion
 
 _ADDRESS = re.compile(r"model://(?P<name>[a-z0-9-]+)(?::(?P<number>[1-9][0-9]*)|@(?P<alias>[a-z0-9-]+))?")
 

@@ -5,10 +5,10 @@ import hmac
 from dataclasses import dataclass
 
 from gangline.errors import InvalidInputError
-from gangline.model.access import PLATFORM_ROLES, Identity, Role
 from gangline.model.clock import Timestamp
 from gangline.model.identity import Tenant, check_name
 from gangline.model.record import NoStatus, Record
+from gangline.model.team.access import PLATFORM_ROLES, Identity, Role
 
 PREFIX = "gangline"
 """How every token begins, so that whoever searches files for lost secrets finds it."""

@@ -8,8 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gangline.errors import InvalidInputError
-from gangline.model.parameter import Parameter, Range
-from gangline.model.search_space import check_space, check_values, combinations, completed, count_combinations, exists
+from gangline.model.search.parameter import Parameter, Range
+from gangline.model.search.search_space import (
+    check_space,
+    check_values,
+    combinations,
+    completed,
+    count_combinations,
+    exists,
+)
 
 FRACTIONS = st.floats(0, 1, exclude_max=True)
 

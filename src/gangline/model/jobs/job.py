@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gangline.model.clock import Timestamp
-from gangline.model.gang import Gang, GangId, GangReplica, ResumePoint
 from gangline.model.identity import JobId, NodeName, ReplicaId, RoleName
-from gangline.model.phase import FINAL_PHASES, WAITING_PHASES, Phase
-from gangline.model.spec import JobSpec
-from gangline.model.speed import SpeedRecord
-from gangline.model.transfer import DataVersion, TransferProgress
+from gangline.model.jobs.gang import Gang, GangId, GangReplica, ResumePoint
+from gangline.model.jobs.phase import FINAL_PHASES, WAITING_PHASES, Phase
+from gangline.model.jobs.spec import JobSpec
+from gangline.model.jobs.speed import SpeedRecord
+from gangline.model.jobs.transfer import DataVersion, TransferProgress
 
 
 class ReplicaState(StrEnum):

@@ -1,7 +1,7 @@
 """Checkpoints are found among a job's files."""
 
 from gangline.model import Timestamp
-from gangline.model.job_file import JobFile, checkpoints_of
+from gangline.model.jobs.job_file import JobFile, checkpoints_of
 
 
 def file(path: str, size: int = 1, at: float = 0.0) -> JobFile:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from gangline.model import Job, Phase, Resources, Tenant, Timestamp
-from gangline.model.accounting import Group, Period, Use, periods_between, report
-from gangline.model.job import PhaseEntry
+from gangline.model.jobs.job import PhaseEntry
+from gangline.model.team.accounting import Group, Period, Use, periods_between, report
 from gangline.testing.builders import make_job, make_role, make_spec
 
 HOUR = 3600.0

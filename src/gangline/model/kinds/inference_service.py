@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from gangline.errors import InvalidInputError
 from gangline.model.identity import DEFAULT_TENANT, Tenant, check_name
+from gangline.model.kinds.service import ServiceStatus
 from gangline.model.record import Record
-from gangline.model.service import ServiceStatus
 
 _LONGEST_NAME = 40
 FIRST_OF_TRANSFORMER = 1_000_000

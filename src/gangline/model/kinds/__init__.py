@@ -1,0 +1,1 @@
+"""The specs and statuses of every kind besides Job, one module each."""

@@ -1,0 +1,1 @@
+"""What a sweep varies, and when it stops a trial."""
