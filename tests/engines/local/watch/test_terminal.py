@@ -1,15 +1,18 @@
 """A shell beside a process, on a real terminal."""
 
 import asyncio
+import os
 import sys
-from asyncio.subprocess import Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from gangline.engines.local.watch.terminal import converse
 
 PATIENCE = 60
+USER = 64123
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "WORD": "<of the replica>", "PS1": "", "PYTHONPATH": "/nowhere", "HOME": "/"}
 
 
@@ -87,3 +90,23 @@ async def test_a_shell_ends_with_the_person(replica: Process) -> None:
         talking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await talking
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts programs as another user")
+async def test_a_shell_is_the_replicas_user_and_sees_its_mounts() -> None:
+    become = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
+    program = await asyncio.create_subprocess_exec(
+        "unshare", "--mount", *become, "sh", "-c", "echo ready; exec sleep 600", cwd="/usr", stdout=PIPE
+    )
+    try:
+        assert program.stdout is not None
+        await asyncio.wait_for(program.stdout.readline(), PATIENCE)
+        mounts = Path(f"/proc/{program.pid}/ns/mnt").readlink()
+        assert mounts != Path("/proc/self/ns/mnt").readlink()
+        asked = "echo $(id -u):$(id -G):$(readlink /proc/self/ns/mnt):$(grep NoNewPrivs /proc/self/status | tr -dc 0-9)"
+        typist = Typist((f"{asked}; exit", ""))
+        await asyncio.wait_for(converse(program.pid, None, USER, ENVIRONMENT, typist), PATIENCE)
+    finally:
+        program.kill()
+        await program.wait()
+    assert f"{USER}:{USER}:{mounts}:1" in typist.shown.decode()

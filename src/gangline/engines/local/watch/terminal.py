@@ -13,7 +13,7 @@ from contextlib import suppress
 from gangline.model.console import Console
 
 _CHUNK = 1 << 14
-_FAREWELL_SECONDS = 2.0
+_LAST_SECONDS = 2.0
 _MOST_CELLS = 1000
 
 
@@ -32,7 +32,7 @@ async def converse(pid: int, group: str | None, user: int | None, environment: d
             asyncio.create_task(_end_with(pid, shell)),
         ]
         await _show(ours, console)
-        return await asyncio.wait_for(shell.wait(), _FAREWELL_SECONDS)
+        return await asyncio.wait_for(shell.wait(), _LAST_SECONDS)
     except TimeoutError:
         return -signal.SIGKILL  # it has closed its terminal and goes on
     finally:
