@@ -250,6 +250,8 @@ class Kind(Generic[Spec, Status, View]):
     """The Secrets of the tenant that were made for a record and are removed with it."""
     claims: Callable[[Spec], tuple[Plain, ...]] = field(default=lambda spec: ())
     """The volume claims of the tenant that are made with a record and removed with it."""
+    files: Callable[[Spec], tuple[str, ...]] = field(default=lambda spec: ())
+    """Files of the service's own machine that are opened for a record: not for everybody to name."""
     confined: Callable[[Record[Spec, Status], frozenset[Tenant], Sequence[Spec]], Record[Spec, Status] | None] = field(
         default=lambda record, tenants, specs: record
     )

@@ -137,4 +137,5 @@ SERVICE: Kind[ServiceSpec, ServiceStatus, Service] = Kind(
     reads_metrics=lambda spec: spec.replicas.metric is ScaleMetric.REPORTED,
     related=_related,
     each_template=_each_template,
+    files=lambda spec: tuple(file for file in (spec.access.certificate, spec.access.key) if file),
 )

@@ -6,7 +6,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gangline.errors import ConflictError, GanglineError, InvalidInputError, NotFoundError, StaleVersionError
+from gangline.errors import (
+    ConflictError,
+    GanglineError,
+    InvalidInputError,
+    NotFoundError,
+    PermissionDeniedError,
+    StaleVersionError,
+)
 from gangline.kinds import Kind, Owned
 from gangline.kinds.kind import Spec, Status, View
 from gangline.model import Job, JobId, Tenant
@@ -51,6 +58,7 @@ async def create_record(
     if known is None:
         record = Record(id=record_id, spec=spec, status=kind.status(), created_at=context.clock.now())
         await _check(context, kind, None, record)
+        _check_files(context, kind, spec)
         _check_config_maps(context, kind, spec)
         await _check_templates(context, kind, spec)
         with suppress(ConflictError):  # lost a race: whoever won it is found below
@@ -146,6 +154,8 @@ async def edit_record(
             raise StaleVersionError(kind.name, spec.name, expected=version or 0, found=before.version)
         after = replace(before, spec=spec)
         await _check(context, kind, before, after)
+        if kind.files(spec) != kind.files(before.spec):
+            _check_files(context, kind, spec)
         _check_config_maps(context, kind, spec)
         await _check_templates(context, kind, spec, before=before.spec)
         after = kind.reopened(after) if after != before else after
@@ -310,6 +320,14 @@ async def _check_templates(
     for queue in kind.queues(spec):
         if spec.tenant is not None and (before is None or queue not in kind.queues(before)):
             await check_queue(context, queue, spec.tenant)
+
+
+def _check_files(context: OperationContext, kind: Kind[Spec, Status, View], spec: Spec) -> None:
+    """Refuse files of this machine from somebody who shares it: they are opened with the rights of the service."""
+    if kind.files(spec) and context.caller.tenants is not None:
+        raise PermissionDeniedError(
+            f"{kind.one} that names files of the service's machine is for its operators to make"
+        )
 
 
 def _check_config_maps(context: OperationContext, kind: Kind[Spec, Status, View], spec: Spec) -> None:

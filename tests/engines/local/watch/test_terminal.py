@@ -92,6 +92,10 @@ async def test_a_shell_ends_with_the_person(replica: Process) -> None:
             await talking
 
 
+def mounts_of(pid: int) -> Path:
+    return Path(f"/proc/{pid}/ns/mnt").readlink()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts programs as another user")
 async def test_a_shell_is_the_replicas_user_and_sees_its_mounts() -> None:
     become = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
@@ -101,8 +105,8 @@ async def test_a_shell_is_the_replicas_user_and_sees_its_mounts() -> None:
     try:
         assert program.stdout is not None
         await asyncio.wait_for(program.stdout.readline(), PATIENCE)
-        mounts = Path(f"/proc/{program.pid}/ns/mnt").readlink()
-        assert mounts != Path("/proc/self/ns/mnt").readlink()
+        mounts = mounts_of(program.pid)
+        assert mounts != mounts_of(os.getpid())
         asked = "echo $(id -u):$(id -G):$(readlink /proc/self/ns/mnt):$(grep NoNewPrivs /proc/self/status | tr -dc 0-9)"
         typist = Typist((f"{asked}; exit", ""))
         await asyncio.wait_for(converse(program.pid, None, USER, ENVIRONMENT, typist), PATIENCE)
