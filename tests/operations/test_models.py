@@ -153,6 +153,10 @@ async def test_what_a_service_serves_or_goes_back_to_is_not_deleted_though_nothi
             await operations.delete_version(context, DEFAULT_TENANT, "mnist", number)
     await operations.delete_version(context, DEFAULT_TENANT, "mnist", 1)
     assert await numbers(office) == [2, 3]
+    with pytest.raises(ConflictError, match="in use: service 'digits' serves it"):
+        await operations.delete_record(context, MODEL, DEFAULT_TENANT, "mnist")
+    await models.register(OTHER, "mnist", version("a"))
+    await operations.delete_record(context, MODEL, OTHER, "mnist")
 
 
 @pytest.mark.parametrize(

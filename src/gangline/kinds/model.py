@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from gangline.errors import ConflictError
 from gangline.kinds.derived import derived_format
 from gangline.kinds.kind import Column, Kind, Reader
+from gangline.kinds.registry import kind_named
 from gangline.model import Job
 from gangline.model.kinds.registered_model import (
     Model,
@@ -28,7 +29,7 @@ def readers_of(model: Model, jobs: Iterable[Job]) -> dict[str, ModelReference]:
 
 
 async def check_model(before: Model | None, after: Model | None, reader: Reader) -> None:
-    """Refuse to delete a model that is in use: by an alias, or by a job that reads it."""
+    """Refuse to delete a model that is in use: by an alias, a job that reads it, or a service."""
     if before is None or after is not None:
         return
     if aliases := sorted(before.status.aliases):
@@ -38,6 +39,10 @@ async def check_model(before: Model | None, after: Model | None, reader: Reader)
         )
     if jobs := sorted(readers_of(before, await reader.jobs())):
         raise ConflictError(f"model '{before.name}' is in use: job '{jobs[0]}' reads it")
+    for service in await reader.records(kind_named("service")):  # by name: services know models, not the reverse
+        reference = model_reference(service.spec.model)
+        if reference is not None and reference.name == before.name and service.tenant == before.tenant:
+            raise ConflictError(f"model '{before.name}' is in use: service '{service.name}' serves it")
 
 
 def _newest(model: Model) -> ModelVersion | None:
