@@ -102,15 +102,17 @@ async def page(request: web.Request) -> web.Response:
 async def socket(request: web.Request) -> web.StreamResponse:
     """Speak to the shell."""
     tenant = tenant_here(request)
-    if not from_here(request, strict=True):
-        raise PermissionDeniedError("the request came from another site")
     context = context_of(request)
     job = await operations.get_job(context, tenant, reference_of(request))
-    known = request.app[TICKETS].pop(request.match_info["ticket"], None)
+    tickets, ticket = request.app[TICKETS], request.match_info["ticket"]
+    known = tickets.get(ticket)
     if known is None or known[:2] != (tenant, job.id):
         raise NotFoundError(
             "terminal", "of this address", hint="it was opened already; open another from the job's page"
         )
+    if not from_here(request, strict=True):
+        raise PermissionDeniedError("the request came from another site")
+    del tickets[ticket]
     answer = web.WebSocketResponse(heartbeat=_PING_SECONDS, max_msg_size=_LONGEST_MESSAGE)
     await answer.prepare(request)
     console = _BrowserConsole(answer)
