@@ -32,7 +32,7 @@ async def page(request: web.Request) -> web.Response:
         for job in jobs
     ]
     metrics = sorted({name for each in latest for name in each})
-    heads: tuple[Node, ...] = ("Of", *(h.a(job.name, href=address(tenant, "jobs", job.name)) for job in jobs))
+    heads: tuple[Node, ...] = ("Job", *(h.a(job.name, href=address(tenant, "jobs", job.name)) for job in jobs))
     figures: list[tuple[Node, ...]] = [
         ("Phase", *(phase_badge(job.phase) for job in jobs)),
         ("Ran", *(lasting(job.started_at, job.finished_at) for job in jobs)),

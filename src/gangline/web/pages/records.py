@@ -107,7 +107,7 @@ class RecordPages:
                     jobs,
                 ),
                 after=(
-                    section("File", h.details(h.summary("It as a file"), h.pre(text, tabindex="0")), name="file"),
+                    section("File", h.details(h.summary("As a file"), h.pre(text, tabindex="0")), name="file"),
                     await self._sections(request, "below", found),
                     commands((*command_of(kind), "get", name, *self._of(tenant))),
                 ),

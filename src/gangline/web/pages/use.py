@@ -33,7 +33,7 @@ async def page(request: web.Request) -> web.Response:
     return show(
         request,
         Frame(
-            title="Use",
+            title="Usage",
             live=(
                 section("Now", _now(unfinished), name="now"),
                 section(heading, table(headings, _past(recent.jobs, now), caption=heading), name="past"),
@@ -75,7 +75,7 @@ def _past(jobs: Iterable[Job], now: Timestamp) -> list[tuple[Node, ...]]:
     return [(queue, count[queue], f"{gpus[queue] / 1000:.1f}", f"{cores[queue] / 1000:.1f}") for queue in sorted(count)]
 
 
-entries = (Entry("Machines", "Use", "use"),)
+entries = (Entry("Machines", "Usage", "use"),)
 
 
 def operations_here() -> list[Operation]:
