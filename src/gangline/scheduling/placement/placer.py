@@ -27,13 +27,11 @@ from gangline.scheduling.plugins.scores import dislikes
 from gangline.scheduling.policies import Policies
 
 SHAPES_KEPT = 10_000
-
 WORTH_RANKING = 16
 """Single replicas placed in one draft before it pays to keep its nodes in order."""
 
 DISLIKED = 1e6
 """What a point of dislike adds to a node's score: more than any score, so that preferences come first."""
-
 NOBODY: Seated = {}
 
 
@@ -417,7 +415,7 @@ class Placer:
         return self._seats(roles, found)
 
     def _seats(self, roles: list[RoleDemand], found: list[Ints]) -> Layout:
-        """Take so many replicas of each role on every node, which are known to fit."""
+        """Take this many replicas of each role on every node; they are known to fit."""
         needs = [self.needs.of(role.shape) for role in roles]
         layout = []
         for role, need, counts, slots in zip(roles, needs, found, self.draft.take_together(needs, found), strict=True):
